@@ -86,7 +86,7 @@ impl<const N: usize> Nest<N> {
     }
 
     /// Fills a dense result: `row(out, offsets)` writes one run.
-    pub(crate) fn fill<R: Copy + Default + Send>(&self, row: impl Fn(&mut [R], [usize; N]) + Sync) -> Vec<R> {
+    pub(crate) fn fill<R: Copy + Default + Send + Sync>(&self, row: impl Fn(&mut [R], [usize; N]) + Sync) -> Vec<R> {
         parallel::filled(self.len, &|start, out| {
             for (position, run, offsets) in self.rows(start, out.len()) {
                 row(&mut out[position..position + run], offsets);
@@ -96,7 +96,7 @@ impl<const N: usize> Nest<N> {
 
     /// Fills a dense result of `W`-byte elements.
     pub(crate) fn fill_bytes<const W: usize>(&self, row: impl Fn(&mut [[u8; W]], [usize; N]) + Sync) -> Vec<u8> {
-        let mut result = vec![0; self.len * W];
+        let mut result = parallel::defaults(self.len * W);
         parallel::chunks(&mut result, CHUNK * W, &|chunk, bytes| {
             let (out, _) = bytes.as_chunks_mut::<W>();
             for (position, run, offsets) in self.rows(chunk * CHUNK, out.len()) {
@@ -151,8 +151,11 @@ fn run<A: Copy>(a: &[A], offset: usize, stride: usize, count: usize) -> impl Ite
 pub(crate) fn map1<A, R>(nest: &Nest<1>, a: &[A], f: impl Fn(A) -> R + Sync) -> Vec<R>
 where
     A: Copy + Sync,
-    R: Copy + Default + Send,
+    R: Copy + Default + Send + Sync,
 {
+    if let Some(planes) = Planes::of(nest) {
+        return planes.map(nest, a, f);
+    }
     let [stride] = nest.inner_strides();
     nest.fill(|out, [offset]| match stride {
         1 => {
@@ -167,12 +170,64 @@ where
     })
 }
 
+/// Rows of a plane that are written together: as many as lie in a cache line of the operand.
+const BAND: usize = 16;
+/// Columns of a band that are written before the next row: their lines stay in the nearest cache.
+const BLOCK: usize = 256;
+
+/// A nest whose two innermost axes are transposed: the rows of each plane of the result follow
+/// each other in the operand, and its columns lie apart. Going along the rows, each element
+/// would take a cache line of the operand for itself, and a page's entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Planes {
+    rows: usize,
+    columns: usize,
+    /// Between the columns of the operand.
+    step: usize,
+}
+
+impl Planes {
+    /// The planes of a nest, where going through them in bands pays.
+    fn of(nest: &Nest<1>) -> Option<Self> {
+        let [.., (rows, [1]), (columns, [step])] = nest.axes[..] else { return None };
+        let pays = rows >= BAND && columns >= BAND && step >= rows && rows * columns >= CHUNK;
+        pays.then_some(Self { rows, columns, step })
+    }
+
+    /// Applies a function to each element, band by band: row `r` and column `c` of a plane that
+    /// begins at `offset` are element `offset + r + c * step`.
+    fn map<A, R>(self, nest: &Nest<1>, a: &[A], f: impl Fn(A) -> R + Sync) -> Vec<R>
+    where
+        A: Copy + Sync,
+        R: Copy + Default + Send + Sync,
+    {
+        let Self { rows, columns, step } = self;
+        let mut result = parallel::defaults(nest.len);
+        let mut bands = Vec::new();
+        for (number, plane) in result.chunks_mut(rows * columns).enumerate() {
+            let start = nest.rows(number * rows * columns, 1).next().map_or(0, |(.., [offset])| offset);
+            let places = (0..).step_by(BAND).map(|row| start + row);
+            bands.extend(plane.chunks_mut(BAND * columns).zip(places));
+        }
+        parallel::consume(bands, &|(band, offset)| {
+            for block in (0..columns).step_by(BLOCK) {
+                for (row, out) in band.chunks_mut(columns).enumerate() {
+                    let out = &mut out[block..columns.min(block + BLOCK)];
+                    let elements = run(a, offset + row + block * step, step, out.len());
+                    out.iter_mut().zip(elements).for_each(|(r, a)| *r = f(a));
+                }
+            }
+        });
+        result
+    }
+}
+
 /// Applies a function to each pair of elements.
 pub(crate) fn map2<A, B, R>(nest: &Nest<2>, a: &[A], b: &[B], f: impl Fn(A, B) -> R + Sync) -> Vec<R>
 where
     A: Copy + Sync,
     B: Copy + Sync,
-    R: Copy + Default + Send,
+    R: Copy + Default + Send + Sync,
 {
     let [sa, sb] = nest.inner_strides();
     nest.fill(|out, [oa, ob]| {
@@ -204,7 +259,7 @@ where
     A: Copy + Sync,
     B: Copy + Sync,
     C: Copy + Sync,
-    R: Copy + Default + Send,
+    R: Copy + Default + Send + Sync,
 {
     let [sa, sb, sc] = nest.inner_strides();
     nest.fill(|out, [oa, ob, oc]| {
@@ -275,6 +330,37 @@ mod tests {
             assert_eq!(visited, expected[start..start + len], "{sizes:?} {strides:?}");
             Ok(())
         });
+    }
+
+    /// Transposed planes are gone through in bands, and give what the definition says.
+    #[track_caller]
+    fn check_transposed(sizes: &[usize], strides: &[usize], in_bands: bool) {
+        let nest = Nest::new(sizes, [strides]);
+        assert_eq!(Planes::of(&nest).is_some(), in_bands, "{sizes:?} {strides:?}");
+        let span: usize = 1 + sizes.iter().zip(strides).map(|(size, stride)| (size - 1) * stride).sum::<usize>();
+        let a: Vec<u32> = (0..span as u32).map(|i| i.wrapping_mul(2_654_435_761)).collect();
+        let mut offsets = vec![0];
+        for (size, stride) in sizes.iter().zip(strides) {
+            offsets = offsets.iter().flat_map(|base| (0..*size).map(move |i| base + i * stride)).collect();
+        }
+        let expected: Vec<u64> = offsets.iter().map(|offset| u64::from(a[*offset]) + 1).collect();
+        assert!(map1(&nest, &a, |v| u64::from(v) + 1) == expected, "{sizes:?} {strides:?}");
+    }
+
+    #[test]
+    fn transposed_planes_are_read_in_bands() {
+        check_transposed(&[300, 517], &[1, 300], true);
+        // Whole bands and one more row; more than a block of columns; holes between columns.
+        check_transposed(&[257, 256], &[1, 259], true);
+        check_transposed(&[16, 1025], &[1, 16], true);
+        // Planes in an order of their own, and such as repeat.
+        check_transposed(&[3, 5, 131, 129], &[131 * 129, 3 * 131 * 129, 1, 131], true);
+        check_transposed(&[4, 130, 130], &[0, 1, 130], true);
+        // Rows too few, planes too small, columns that share elements.
+        check_transposed(&[15, 4000], &[1, 15], false);
+        check_transposed(&[100, 100], &[1, 100], false);
+        check_transposed(&[200, 200], &[1, 3], false);
+        check_transposed(&[200, 200], &[200, 1], false);
     }
 
     #[test]

@@ -56,9 +56,20 @@ pub(crate) fn rows<T: Send>(elements: &mut [T], size: usize, task: &(dyn Fn(usiz
 }
 
 /// `len` elements: `fill(start, out)` writes those from `start` on.
-pub(crate) fn filled<T: Clone + Default + Send>(len: usize, fill: &(dyn Fn(usize, &mut [T]) + Sync)) -> Vec<T> {
-    let mut elements = vec![T::default(); len];
+pub(crate) fn filled<T: Copy + Default + Send + Sync>(len: usize, fill: &(dyn Fn(usize, &mut [T]) + Sync)) -> Vec<T> {
+    let mut elements = defaults(len);
     chunks(&mut elements, CHUNK, &|i, out| fill(i * CHUNK, out));
+    elements
+}
+
+/// So many default values. Memory that was used before is cleared by all threads, where
+/// the allocator would do it on one.
+pub(crate) fn defaults<T: Copy + Default + Send + Sync>(len: usize) -> Vec<T> {
+    if len <= CHUNK {
+        return vec![T::default(); len];
+    }
+    let mut elements = Vec::new();
+    rayon::iter::repeat_n(T::default(), len).with_min_len(CHUNK).collect_into_vec(&mut elements);
     elements
 }
 

@@ -434,7 +434,7 @@ fn decode(dtype: DType, bytes: &[u8], nest: &Nest<1>) -> Data {
 
 fn gather<const W: usize, R>(nest: &Nest<1>, bytes: &[u8], f: impl Fn([u8; W]) -> R + Sync) -> Vec<R>
 where
-    R: Copy + Default + Send,
+    R: Copy + Default + Send + Sync,
 {
     let (elements, _) = bytes.as_chunks::<W>();
     map1(nest, elements, f)

@@ -9,30 +9,15 @@
 //! halving, with a barrier per step; then all threads of a column read row 0.
 //!
 //! All threads take part: those outside the tensor hold the neutral element.
-//! Shared memory comes from `exchange`, and may be written to at once.
+//! `place` says which steps that takes, `alloc` which shared memory, `sync` where barriers stand.
 
 use super::context::{Lowering, identifier};
-use crate::diag::{Diagnostic, Result, code};
+use super::facts::WARP;
+use super::tree::{ExchangeId, LoopTree, Step};
+use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BufId, Dim, ExprId, Scope, ShuffleMode, Unroll};
 use crate::num::{BinaryOp, DType};
-use crate::schedule::{AxisId, ParallelType, TvId, TvOp, TvOperand};
-
-/// Lanes of a warp.
-const WARP: i64 = 32;
-
-/// The thread and block axes that a reduction combines over.
-#[derive(Clone, Debug, Default)]
-pub(super) struct CrossThread {
-    pub(super) threads: Vec<ParallelType>,
-    pub(super) block_axes: Vec<AxisId>,
-    pub(super) blocks: bool,
-}
-
-impl CrossThread {
-    pub(super) fn any(&self) -> bool {
-        !self.threads.is_empty() || self.blocks
-    }
-}
+use crate::schedule::{ParallelType, TvId, TvOp, TvOperand};
 
 /// The batch of values that each thread contributes, and gets back.
 pub(super) struct Batch {
@@ -47,46 +32,82 @@ pub(super) struct Batch {
 }
 
 impl Lowering<'_> {
-    /// The thread and block axes over which a tensor reduces.
-    pub(super) fn cross_thread(&self, tv: TvId) -> CrossThread {
-        let mut found = CrossThread::default();
-        for leaf in self.scheduled.reduced_leaves(tv) {
-            let Some(parallel) = self.scheduled.parallel_of(tv, leaf) else { continue };
-            if parallel.is_thread() {
-                found.threads.push(parallel);
-            } else if parallel.is_block() {
-                found.block_axes.push(leaf);
-                found.blocks = true;
-            }
+    /// Emits a step of a reduction across threads or blocks.
+    pub(super) fn emit_step(&mut self, tree: &LoopTree, tv: TvId, pass: &'static str, step: Step) -> Result<()> {
+        if step == Step::Gather {
+            self.gather(tv)?;
+            self.origin(tv, pass);
+            return Ok(());
         }
-        found
+        self.origin(tv, pass);
+        let batch = self.batch_of(tv)?;
+        match step {
+            Step::Gather => {}
+            Step::Shuffle { width } => self.butterfly(&batch, width),
+            Step::WriteWarps { exchange, warps } => {
+                let memory = self.exchange_memory(tree, exchange)?;
+                self.write_warps(&batch, warps, memory)?;
+            }
+            Step::ReadWarps { exchange, warps } => {
+                let memory = self.exchange_memory(tree, exchange)?;
+                self.read_warps(&batch, warps, memory)?;
+            }
+            Step::WriteRows { exchange } => {
+                let memory = self.exchange_memory(tree, exchange)?;
+                self.write_rows(&batch, memory)?;
+            }
+            Step::HalveRows { exchange, half } => {
+                let memory = self.exchange_memory(tree, exchange)?;
+                self.halve_rows(&batch, half, memory)?;
+            }
+            Step::ReadRows { exchange } => {
+                let memory = self.exchange_memory(tree, exchange)?;
+                self.read_rows(&batch, memory)?;
+            }
+            Step::Publish => self.publish(tv, &batch),
+            Step::WritePartial => self.write_partial(tv, &batch)?,
+            Step::Release | Step::Acquire => self.b.fence(Scope::Grid),
+            Step::CountBlock => self.count_block()?,
+            Step::CombineBlocks => self.combine_blocks(tv, &batch)?,
+        }
+        Ok(())
     }
 
-    /// Emits a reduction over thread axes; the result is in every thread.
-    pub(super) fn emit_block_reduction(&mut self, tv: TvId) -> Result<()> {
-        let batch = self.batch_of(tv)?;
-        let threads = self.cross_thread(tv).threads;
-        self.origin(tv, "block_reduce");
-        self.reduce_in_block(&batch, &threads)?;
-        self.publish(tv, &batch)
+    /// The buffer of an exchange, and the index of its first element: of two copies, every
+    /// second iteration has the same.
+    fn exchange_memory(&mut self, tree: &LoopTree, exchange: ExchangeId) -> Result<(BufId, ExprId)> {
+        let exchange = &tree.exchanges[exchange];
+        let unknown = || Diagnostic::bug(format!("{} has no memory", exchange.name));
+        let place = exchange.place.ok_or_else(unknown)?;
+        let Some(axis) = place.turns else {
+            let zero = self.i32(0);
+            return Ok((self.shared_array(place.shared), zero));
+        };
+        let buffer = self.shared_array(place.shared);
+        let counter = self.leaf(axis)?;
+        let counter = self.b.exprs().cast(counter, DType::I32);
+        let two = self.i32(2);
+        let len = self.i32(exchange.len);
+        let copy = self.b.exprs().rem(counter, two);
+        Ok((buffer, self.b.exprs().mul(copy, len)))
+    }
+
+    fn batch_of(&mut self, tv: TvId) -> Result<Batch> {
+        let data = &self.scheduled.tensors[tv];
+        let (name, dtype) = (identifier(&data.name), data.dtype);
+        let (combine, len) = (self.facts.reduce_op(tv)?.combine(), self.facts.batch_len(tv)?);
+        Ok(Batch { array: self.local_array(tv)?, len, combine, dtype, name })
     }
 
     /// Copies a reduction's operands into the batch that will hold its result.
-    pub(super) fn batch_of(&mut self, tv: TvId) -> Result<Batch> {
+    fn gather(&mut self, tv: TvId) -> Result<()> {
         let data = &self.scheduled.tensors[tv];
-        let loops = self.array_loops(tv);
+        let loops = self.facts.array_loops(tv);
         let Some(TvOp { inputs, .. }) = &data.op else { return Err(Diagnostic::bug("a reduction has an operation")) };
         let [TvOperand::Tv(from)] = *inputs.as_slice() else {
             return Err(Diagnostic::bug("a reduction has one tensor operand"));
         };
-        let name = identifier(&data.name);
-        let dtype = data.dtype;
-        let mut len = 1;
-        for own in &loops {
-            len *= self.constant_extent(own.axis)?;
-        }
         let array = self.local_array(tv)?;
-        let combine = self.reduce_op(tv)?.combine();
         // Values that were not reduced within the thread may lie outside.
         let guard = self.scheduled.tensors[from].partial.is_empty();
         let identity = self.identity(tv)?;
@@ -99,40 +120,17 @@ impl Lowering<'_> {
             let index = lowering.array_index(tv)?;
             lowering.b.store(array, index, value);
             Ok(())
-        })?;
-        Ok(Batch { array, len, combine, dtype, name })
+        })
     }
 
     /// Names the result of a batch of one value.
-    pub(super) fn publish(&mut self, tv: TvId, batch: &Batch) -> Result<()> {
-        if self.is_single(tv) {
+    fn publish(&mut self, tv: TvId, batch: &Batch) {
+        if self.facts.is_single(tv) {
             let zero = self.b.int(0);
             let value = self.b.load(batch.name.clone(), batch.array, zero);
             self.note_bounds(tv, value);
             self.values.set(tv, Some(value));
         }
-        Ok(())
-    }
-
-    /// Combines a batch over thread axes, in place.
-    pub(super) fn reduce_in_block(&mut self, batch: &Batch, threads: &[ParallelType]) -> Result<()> {
-        let mut along = threads.to_vec();
-        along.sort();
-        match along.as_slice() {
-            [] => Ok(()),
-            [ParallelType::Tidx] => self.reduce_along_x(batch),
-            [ParallelType::Tidy] => self.reduce_along_y(batch),
-            _ => Err(Diagnostic::unsupported(
-                code::SCHEDULE_VERB,
-                format!("reduction of {} over {} thread axes at once", batch.name, along.len()),
-            )
-            .note("merge the axes, or reduce over one after the other")),
-        }
-    }
-
-    /// The constant size of a thread axis; 1 where nothing is bound to it.
-    pub(super) fn block_dim(&self, parallel: ParallelType) -> Result<i64> {
-        self.places.get(&parallel).map_or(Ok(1), |axis| self.constant_extent(*axis))
     }
 
     fn thread_index(&mut self, dim: Dim) -> ExprId {
@@ -180,34 +178,14 @@ impl Lowering<'_> {
         }
     }
 
-    fn reduce_along_x(&mut self, batch: &Batch) -> Result<()> {
-        let width = self.block_dim(ParallelType::Tidx)?;
-        if width < WARP {
-            if width & (width - 1) != 0 {
-                return Err(Diagnostic::bug(format!("{width} threads in x are neither warps nor a power of two")));
-            }
-            self.butterfly(batch, width);
-            return Ok(());
-        }
-        if width % WARP != 0 {
-            return Err(Diagnostic::bug(format!("{width} threads in x are not whole warps")));
-        }
-        self.butterfly(batch, WARP);
-        if width > WARP { self.combine_warps(batch, width / WARP) } else { Ok(()) }
-    }
-
-    /// Combines the results of the `warps` warps of a row through shared memory.
-    /// Element `(row * warps + warp) * n + k`.
-    fn combine_warps(&mut self, batch: &Batch, warps: i64) -> Result<()> {
-        let rows = self.block_dim(ParallelType::Tidy)? * self.block_dim(ParallelType::Tidz)?;
-        let (shared, base) =
-            self.exchange_memory(format!("{}_warps", batch.name), batch.dtype, rows * warps * batch.len);
+    /// Lane 0 of each warp writes its values: element `(row * warps + warp) * n + k`.
+    fn write_warps(&mut self, batch: &Batch, warps: i64, (shared, base): (BufId, ExprId)) -> Result<()> {
         let row = self.row_in_block()?;
         let x = self.thread_index(Dim::X);
-        let (warp_size, warps_expr) = (self.i32(WARP), self.i32(warps));
+        let (warp_size, warps) = (self.i32(WARP), self.i32(warps));
         let warp = self.b.exprs().div(x, warp_size);
         let lane = self.b.exprs().rem(x, warp_size);
-        let row_base = self.b.exprs().mul(row, warps_expr);
+        let row_base = self.b.exprs().mul(row, warps);
         let slot = self.b.exprs().add(row_base, warp);
         let zero = self.i32(0);
         let first_lane = self.b.exprs().binary(BinaryOp::Eq, lane, zero);
@@ -220,8 +198,15 @@ impl Lowering<'_> {
         });
         let then = self.b.close();
         self.b.emit(crate::kernel::StmtKind::If { condition: first_lane, then, otherwise: Vec::new() });
-        self.b.sync(Scope::Block);
-        // In the order of the warps, so that every thread gets the same bits.
+        Ok(())
+    }
+
+    /// Combines the results of the warps of a row in the order of the warps, so that every
+    /// thread gets the same bits.
+    fn read_warps(&mut self, batch: &Batch, warps: i64, (shared, base): (BufId, ExprId)) -> Result<()> {
+        let row = self.row_in_block()?;
+        let stride = self.i32(warps);
+        let row_base = self.b.exprs().mul(row, stride);
         self.each(batch, |lowering, index| {
             let element = lowering.batch_element(row_base, batch.len, index);
             let element = lowering.b.exprs().add(base, element);
@@ -251,9 +236,9 @@ impl Lowering<'_> {
 
     /// `threadIdx.y + blockDim.y * threadIdx.z`.
     fn row_in_block(&mut self) -> Result<ExprId> {
-        let rows = self.block_dim(ParallelType::Tidy)?;
+        let rows = self.facts.block_dim(ParallelType::Tidy)?;
         let mut row = self.i32(0);
-        if self.block_dim(ParallelType::Tidz)? > 1 {
+        if self.facts.block_dim(ParallelType::Tidz)? > 1 {
             let z = self.thread_index(Dim::Z);
             let rows = self.i32(rows);
             row = self.b.exprs().mul(z, rows);
@@ -265,46 +250,44 @@ impl Lowering<'_> {
         Ok(row)
     }
 
-    /// Halving over `threadIdx.y`. Element `(y * n + k) * width + x`: neighbours
-    /// in x are neighbours in memory, so banks do not conflict.
-    fn reduce_along_y(&mut self, batch: &Batch) -> Result<()> {
-        let width = self.block_dim(ParallelType::Tidx)?;
-        let height = self.block_dim(ParallelType::Tidy)?;
-        if height == 1 {
-            return Ok(());
-        }
-        if height & (height - 1) != 0 || self.block_dim(ParallelType::Tidz)? != 1 {
-            return Err(Diagnostic::bug(format!("{height} threads in y are not a power of two, or z is in use")));
-        }
-        let (shared, base) =
-            self.exchange_memory(format!("{}_rows", batch.name), batch.dtype, width * height * batch.len);
+    /// Every thread writes its values: element `(y * n + k) * width + x`, so neighbours
+    /// in x are neighbours in memory, and banks do not conflict.
+    fn write_rows(&mut self, batch: &Batch, (shared, base): (BufId, ExprId)) -> Result<()> {
+        let width = self.facts.block_dim(ParallelType::Tidx)?;
         let (x, y) = (self.thread_index(Dim::X), self.thread_index(Dim::Y));
         self.each(batch, |lowering, index| {
             let value = lowering.b.load(batch.name.clone(), batch.array, index);
             let element = lowering.column_element(base, y, x, batch.len, width, index);
             lowering.b.store(shared, element, value);
         });
-        let mut half = height / 2;
-        while half >= 1 {
-            self.b.sync(Scope::Block);
-            let half_expr = self.i32(half);
-            let active = self.b.exprs().lt(y, half_expr);
-            let partner = self.b.exprs().add(y, half_expr);
-            self.b.open();
-            self.each(batch, |lowering, index| {
-                let from = lowering.column_element(base, partner, x, batch.len, width, index);
-                let value = lowering.b.load(format!("{}_y", batch.name), shared, from);
-                lowering.combine_into(batch, index, value);
-                let to = lowering.column_element(base, y, x, batch.len, width, index);
-                let sum = lowering.b.load(batch.name.clone(), batch.array, index);
-                lowering.b.store(shared, to, sum);
-            });
-            let then = self.b.close();
-            self.b.emit(crate::kernel::StmtKind::If { condition: active, then, otherwise: Vec::new() });
-            half /= 2;
-        }
-        self.b.sync(Scope::Block);
-        let zero = self.i32(0);
+        Ok(())
+    }
+
+    /// The first `half` rows combine theirs with those of `half` rows further on.
+    fn halve_rows(&mut self, batch: &Batch, half: i64, (shared, base): (BufId, ExprId)) -> Result<()> {
+        let width = self.facts.block_dim(ParallelType::Tidx)?;
+        let (x, y) = (self.thread_index(Dim::X), self.thread_index(Dim::Y));
+        let half = self.i32(half);
+        let active = self.b.exprs().lt(y, half);
+        let partner = self.b.exprs().add(y, half);
+        self.b.open();
+        self.each(batch, |lowering, index| {
+            let from = lowering.column_element(base, partner, x, batch.len, width, index);
+            let value = lowering.b.load(format!("{}_y", batch.name), shared, from);
+            lowering.combine_into(batch, index, value);
+            let to = lowering.column_element(base, y, x, batch.len, width, index);
+            let sum = lowering.b.load(batch.name.clone(), batch.array, index);
+            lowering.b.store(shared, to, sum);
+        });
+        let then = self.b.close();
+        self.b.emit(crate::kernel::StmtKind::If { condition: active, then, otherwise: Vec::new() });
+        Ok(())
+    }
+
+    /// All threads of a column read row 0.
+    fn read_rows(&mut self, batch: &Batch, (shared, base): (BufId, ExprId)) -> Result<()> {
+        let width = self.facts.block_dim(ParallelType::Tidx)?;
+        let (x, zero) = (self.thread_index(Dim::X), self.i32(0));
         self.each(batch, |lowering, index| {
             let element = lowering.column_element(base, zero, x, batch.len, width, index);
             let value = lowering.b.load(batch.name.clone(), shared, element);

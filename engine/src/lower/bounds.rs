@@ -39,7 +39,7 @@ impl Lowering<'_> {
             stage = from;
         };
         let operands = |tv: TvId| {
-            let op = self.scheduled.tensors[self.behind_moves(tv)].op.as_ref()?;
+            let op = self.scheduled.tensors[self.facts.behind_moves(tv)].op.as_ref()?;
             Some((&op.compute, op.inputs.as_slice()))
         };
         let Some((Compute::Unary(UnaryOp::Exp), [TvOperand::Tv(difference)])) = operands(element) else { return false };
@@ -47,6 +47,6 @@ impl Lowering<'_> {
         else {
             return false;
         };
-        self.is_maximum_of(*most, *x, &roots)
+        self.facts.is_maximum_of(*most, *x, &roots)
     }
 }

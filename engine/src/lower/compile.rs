@@ -1,8 +1,14 @@
 //! The way from a scheduled fusion to its kernel.
 
+use super::alloc::{Sharing, alloc};
 use super::cleanup::cleanup;
 use super::context::{Lowering, identifier};
-use super::exchange::Sharing;
+use super::facts::Facts;
+use super::outside::Outside;
+use super::pipeline::pipeline;
+use super::place::place;
+use super::predicate::predicate;
+use super::sync::sync;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{self, Kernel, Launch};
 use crate::schedule::{ArgClass, ParallelType, ScheduledFusion, TvId};
@@ -20,17 +26,23 @@ pub fn lower_sharing(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &
 }
 
 fn lower_as(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str, sharing: Sharing) -> Result<Kernel> {
-    let mut lowering = Lowering::new(scheduled, class, scheduler, sharing)?;
-    for leaf in scheduled.axes.ids().filter(|axis| scheduled.axes.is_leaf(*axis)) {
-        lowering.extent(leaf)?;
-    }
+    let facts = Facts::new(scheduled, class)?;
     let computed: Vec<TvId> =
         scheduled.topological().into_iter().filter(|tv| scheduled.tensors[*tv].op.is_some()).collect();
     if computed.len() + lowering_inputs(scheduled) != scheduled.tensors.len() {
         return Err(Diagnostic::bug("tensors of the schedule depend on each other in a circle"));
     }
-    lowering.choose_fill();
-    lowering.emit_level(&computed, 0)?;
+    let mut tree = place(&facts, &computed)?;
+    let outside = Outside::new(&facts);
+    predicate(&facts, &outside, &mut tree);
+    pipeline(&facts, &mut tree);
+    let storage = alloc(&facts, &mut tree, sharing)?;
+    sync(&facts, &storage, &mut tree)?;
+    let mut lowering = Lowering::new(&facts, scheduler, outside, storage);
+    for leaf in scheduled.axes.ids().filter(|axis| scheduled.axes.is_leaf(*axis)) {
+        lowering.extent(leaf)?;
+    }
+    lowering.emit_body(&tree, &tree.body)?;
     let launch = lowering.launch()?;
     let mut kernel = lowering.b.finish(launch);
     kernel.body = cleanup(kernel.body, &kernel.exprs);
@@ -51,11 +63,11 @@ impl Lowering<'_> {
         use ParallelType::{Bidx, Bidy, Bidz, Tidx, Tidy, Tidz};
         let mut dims = [self.b.int(1); 6];
         for (dim, parallel) in dims.iter_mut().zip([Bidx, Bidy, Bidz, Tidx, Tidy, Tidz]) {
-            if let Some(leaf) = self.places.get(&parallel).copied() {
+            if let Some(leaf) = self.facts.places.get(&parallel).copied() {
                 *dim = self.extent(leaf)?;
             }
         }
-        let threads = self.block_threads()?;
+        let threads = self.facts.block_threads()?;
         let [gx, gy, gz, bx, by, bz] = dims;
         Ok(Launch {
             grid: [gx, gy, gz],
@@ -64,11 +76,5 @@ impl Lowering<'_> {
             min_blocks: self.scheduled.min_blocks,
             cooperative: false,
         })
-    }
-
-    /// Threads of a block.
-    pub(super) fn block_threads(&self) -> Result<i64> {
-        use ParallelType::{Tidx, Tidy, Tidz};
-        Ok(self.block_dim(Tidx)? * self.block_dim(Tidy)? * self.block_dim(Tidz)?)
     }
 }

@@ -1,28 +1,16 @@
 //! Element operations: values, accumulation, scalar accesses.
 
 use super::context::{Lowering, identifier};
+use super::tree::Load;
 use crate::diag::{Diagnostic, Result};
-use crate::kernel::{ExprId, StmtKind};
-use crate::num::{ReduceOp, Value, eval};
-use crate::schedule::{AxisId, Compute, Loop, ParallelType, TvId, TvOp, TvOperand, Xform};
+use crate::kernel::{BufId, ExprId};
+use crate::num::{Value, eval};
+use crate::schedule::{AxisId, Compute, Loop, TvId, TvOp, TvOperand};
 
-impl Lowering<'_> {
-    /// Whether a tensor is a reduction within each thread.
-    pub(super) fn accumulates(&self, tv: TvId) -> bool {
-        self.scheduled.is_reduction(tv) && !self.cross_thread(tv).any()
-    }
-
-    /// The operation of a reduction.
-    pub(super) fn reduce_op(&self, tv: TvId) -> Result<ReduceOp> {
-        match &self.scheduled.tensors[tv].op {
-            Some(TvOp { compute: Compute::Reduce { op, .. }, .. }) => Ok(*op),
-            _ => Err(Diagnostic::bug(format!("{} is not a reduction", self.scheduled.tensors[tv].name))),
-        }
-    }
-
+impl<'a> Lowering<'a> {
     /// The neutral element of a reduction.
     pub(super) fn identity(&mut self, tv: TvId) -> Result<ExprId> {
-        let op = self.reduce_op(tv)?;
+        let op = self.facts.reduce_op(tv)?;
         let dtype = self.scheduled.tensors[tv].dtype;
         Ok(self.b.exprs().value(eval::reduce_identity(op, dtype), dtype))
     }
@@ -30,7 +18,7 @@ impl Lowering<'_> {
     /// What a register of a tensor holds for elements outside.
     pub(super) fn outside_value(&mut self, tv: TvId) -> ExprId {
         let dtype = self.scheduled.tensors[tv].dtype;
-        let value = self.fill_value(dtype, self.fill);
+        let value = self.outside.fill_of(tv, dtype);
         self.b.exprs().value(value, dtype)
     }
 
@@ -40,7 +28,7 @@ impl Lowering<'_> {
         let identity = self.identity(tv)?;
         self.values.set(tv, None);
         let array = self.local_array(tv)?;
-        let loops = self.array_loops(tv);
+        let loops = self.facts.array_loops(tv);
         self.emit_array_nest(&loops, &mut |lowering| {
             let index = lowering.array_index(tv)?;
             lowering.b.store(array, index, identity);
@@ -60,47 +48,36 @@ impl Lowering<'_> {
         }
     }
 
-    /// After the loops of an accumulation closed, a single value gets a name.
-    pub(super) fn finish_accumulators(&mut self, unit: &[TvId], depth: usize) -> Result<()> {
-        for tv in unit {
-            if self.accumulates(*tv) && self.scheduled.tensors[*tv].inline_at == depth && self.is_single(*tv) {
-                self.origin(*tv, "accumulate");
-                let array = self.local_array(*tv)?;
-                let zero = self.b.int(0);
-                let value = self.b.load(identifier(&self.scheduled.tensors[*tv].name), array, zero);
-                self.note_bounds(*tv, value);
-                self.values.set(*tv, Some(value));
-            }
-        }
+    /// Names the only value of a reduction's array, after the loops of the accumulation.
+    pub(super) fn emit_finish(&mut self, tv: TvId) -> Result<()> {
+        self.origin(tv, "accumulate");
+        let array = self.local_array(tv)?;
+        let zero = self.b.int(0);
+        let value = self.b.load(identifier(&self.scheduled.tensors[tv].name), array, zero);
+        self.note_bounds(tv, value);
+        self.values.set(tv, Some(value));
         Ok(())
     }
 
     /// Computes one element of a tensor, all of whose loops are open.
-    pub(super) fn emit_value(&mut self, tv: TvId) -> Result<()> {
-        let data = &self.scheduled.tensors[tv];
-        let Some(op) = data.op.clone() else { return Ok(()) };
-        if let Compute::Reduce { .. } = op.compute {
-            return self.emit_accumulate(tv, &op);
-        }
-        if self.is_global(tv) {
-            return self.emit_store(tv, &op);
-        }
-        if let (Compute::Copy, [TvOperand::Tv(from)]) = (&op.compute, op.inputs.as_slice())
-            && self.is_global(*from)
-        {
-            return self.emit_load(tv, *from);
-        }
+    pub(super) fn emit_compute(&mut self, tv: TvId) -> Result<()> {
+        let op = self.op_of(tv)?;
         let value = match op.compute {
             Compute::Random(_) => self.random_value(tv)?,
-            _ => self.value_of(tv, &op)?,
+            _ => self.value_of(tv, op)?,
         };
         self.origin(tv, "compute");
         self.define(tv, value)
     }
 
+    fn op_of(&self, tv: TvId) -> Result<&'a TvOp> {
+        let data = &self.scheduled.tensors[tv];
+        data.op.as_ref().ok_or_else(|| Diagnostic::bug(format!("{} has no operation", data.name)))
+    }
+
     /// Records a local tensor's value: a named variable, or an array element.
     fn define(&mut self, tv: TvId, value: ExprId) -> Result<()> {
-        if self.is_single(tv) {
+        if self.facts.is_single(tv) {
             let name = identifier(&self.scheduled.tensors[tv].name);
             let value = self.b.let_(name, value);
             self.values.set(tv, Some(value));
@@ -109,7 +86,7 @@ impl Lowering<'_> {
         let array = self.local_array(tv)?;
         let index = self.array_index(tv)?;
         self.b.store(array, index, value);
-        self.write_tile(tv)
+        Ok(())
     }
 
     /// The expression of an elementwise operation.
@@ -148,7 +125,7 @@ impl Lowering<'_> {
             return Ok(value);
         }
         let name = identifier(&self.scheduled.tensors[tv].name);
-        if self.is_global(tv) {
+        if self.facts.is_global(tv) {
             return Err(Diagnostic::bug(format!("{name} is read without a register copy")));
         }
         self.origin(tv, "read");
@@ -160,7 +137,8 @@ impl Lowering<'_> {
     }
 
     /// `array = inside ? memory : fill`, one element.
-    pub(super) fn emit_load(&mut self, tv: TvId, from: TvId) -> Result<()> {
+    pub(super) fn emit_load(&mut self, load: Load) -> Result<()> {
+        let Load { tv, from, .. } = load;
         self.origin(tv, "load");
         let terms = self.access_terms(tv)?;
         let inside = self.conjunction(&terms);
@@ -169,12 +147,14 @@ impl Lowering<'_> {
         let name = identifier(&self.scheduled.tensors[tv].name);
         let hint = self.scheduled.tensors[tv].cache_hint;
         let unguarded = self.b.exprs().as_bool(inside) == Some(true);
-        if unguarded && self.is_single(tv) {
+        // A twin is read by the next iteration, where no variable reaches.
+        let single = self.facts.is_single(tv) && !load.twin;
+        if unguarded && single {
             let value = self.b.load_hinted(name, buffer, address, hint);
             self.values.set(tv, Some(value));
             return Ok(());
         }
-        let array = self.local_array(tv)?;
+        let array = self.loaded_array(load)?;
         let index = self.array_index(tv)?;
         let zero = self.outside_value(tv);
         self.b.if_else(
@@ -185,18 +165,24 @@ impl Lowering<'_> {
             },
             |b| b.store(array, index, zero),
         );
-        if self.is_single(tv) {
+        if single {
             let value = self.b.load(name, array, index);
             self.values.set(tv, Some(value));
         }
         Ok(())
     }
 
+    /// The array that a load fills.
+    pub(super) fn loaded_array(&mut self, load: Load) -> Result<BufId> {
+        if load.twin { self.twin(load.tv) } else { self.local_array(load.tv) }
+    }
+
     /// Writes one element of an output.
-    fn emit_store(&mut self, tv: TvId, op: &TvOp) -> Result<()> {
+    pub(super) fn emit_store(&mut self, tv: TvId, firsts: &[AxisId]) -> Result<()> {
+        let op = self.op_of(tv)?;
         let value = self.value_of(tv, op)?;
         self.origin(tv, "store");
-        let terms = self.store_terms(tv)?;
+        let terms = self.store_terms(tv, firsts)?;
         let inside = self.conjunction(&terms);
         let buffer = self.global(tv)?;
         let address = self.address(tv)?;
@@ -205,50 +191,10 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Whether an accumulation must test its indices: its operand is no partial
-    /// result, and holds no neutral element outside.
-    fn is_tested(&self, tv: TvId) -> bool {
-        let complete =
-            self.scheduled.producers(tv).iter().any(|from| !self.scheduled.tensors[*from].partial.is_empty());
-        self.accumulates(tv) && !complete && !self.untested.contains(&tv)
-    }
-
-    /// A loop over the lanes of a vector, or any other. Where accumulations test
-    /// each lane, the lanes of a vector that lies inside as a whole, which is
-    /// most of them, are taken without tests.
-    pub(super) fn emit_lane_loop(&mut self, unit: &[TvId], own: Loop, depth: usize) -> Result<()> {
-        let inside = if own.parallel == ParallelType::Vectorize && !self.all_lanes_inside {
-            self.all_inside(unit, own.axis)?
-        } else {
-            None
-        };
-        let Some(inside) = inside else {
-            return self.emit_loop(own, |lowering| lowering.emit_level(unit, depth + 1));
-        };
-        self.b.open();
-        self.all_lanes_inside = true;
-        let result = self.emit_loop(own, |lowering| lowering.emit_level(unit, depth + 1));
-        self.all_lanes_inside = false;
-        let then = self.b.close();
-        result?;
-        self.b.open();
-        let result = self.emit_loop(own, |lowering| lowering.emit_level(unit, depth + 1));
-        let otherwise = self.b.close();
-        result?;
-        self.b.set_origin(None, "accumulate");
-        self.b.emit(StmtKind::If { condition: inside, then, otherwise });
-        Ok(())
-    }
-
-    /// The condition under which all lanes of a vector pass the tests of a
-    /// unit's accumulations; none if there are no tests, or none that depend on
-    /// the lane.
-    fn all_inside(&mut self, unit: &[TvId], leaf: AxisId) -> Result<Option<ExprId>> {
-        let last_lane = self.constant_extent(leaf)? - 1;
-        let tested: Vec<TvId> = unit.iter().copied().filter(|tv| self.is_tested(*tv)).collect();
-        if tested.iter().any(|tv| self.scheduled.tensors[*tv].loop_axes().next_back() != Some(leaf)) {
-            return Ok(None); // Loops inside the lanes have tests of their own.
-        }
+    /// The condition under which all lanes of a vector pass the tests of
+    /// some accumulations; none if no test depends on the lane.
+    pub(super) fn all_inside(&mut self, tested: &[TvId], leaf: AxisId) -> Result<Option<ExprId>> {
+        let last_lane = self.facts.constant_extent(leaf)? - 1;
         let operands: Vec<TvId> = tested.iter().flat_map(|tv| self.scheduled.producers(*tv)).collect();
         let (mut first, mut last) = (Vec::new(), Vec::new());
         for (lane, terms) in [(0, &mut first), (last_lane, &mut last)] {
@@ -267,16 +213,14 @@ impl Lowering<'_> {
         Ok(Some(self.conjunction(&terms)))
     }
 
-    /// `acc = acc op x`, where the indices are inside. Partial results are
-    /// complete by construction and need no test.
-    fn emit_accumulate(&mut self, tv: TvId, op: &TvOp) -> Result<()> {
-        let [TvOperand::Tv(from)] = *op.inputs.as_slice() else {
+    /// `acc = acc op x`; with a test, where the indices are inside.
+    pub(super) fn emit_accumulate(&mut self, tv: TvId, tested: bool) -> Result<()> {
+        let [TvOperand::Tv(from)] = *self.op_of(tv)?.inputs.as_slice() else {
             return Err(Diagnostic::bug("a reduction has one tensor operand"));
         };
-        let combine = self.reduce_op(tv)?.combine();
+        let combine = self.facts.reduce_op(tv)?.combine();
         let value = self.read(from)?;
         self.origin(tv, "accumulate");
-        let tested = self.is_tested(tv) && !self.all_lanes_inside;
         let terms = if tested { self.access_terms(from)? } else { Vec::new() };
         let inside = self.conjunction(&terms);
         let array = self.local_array(tv)?;
@@ -297,21 +241,11 @@ impl Lowering<'_> {
     }
 
     /// The terms under which this thread writes an element: its indices are
-    /// valid, and of all places in the loops that hold the same element it is
-    /// the first, at 0 of every axis that the tensor does not have.
-    pub(super) fn store_terms(&mut self, tv: TvId) -> Result<Vec<ExprId>> {
+    /// valid, and those of the axes `firsts` are 0.
+    pub(super) fn store_terms(&mut self, tv: TvId, firsts: &[AxisId]) -> Result<Vec<ExprId>> {
         let mut terms = self.access_terms(tv)?;
-        let mut firsts: Vec<AxisId> = Vec::new();
-        for leaf in self.scheduled.tensors[tv].loop_axes().filter(|leaf| !self.last_block.contains(leaf)) {
-            self.lacking_axes(tv, leaf, &mut firsts);
-        }
-        firsts.sort();
-        firsts.dedup();
         for axis in firsts {
-            if self.scheduled.axes[axis].extent == crate::schedule::Extent::Const(1) {
-                continue;
-            }
-            let index = self.index_of(axis)?;
+            let index = self.index_of(*axis)?;
             let zero = self.b.int(0);
             let first = self.b.exprs().binary(crate::num::BinaryOp::Eq, index, zero);
             if !terms.contains(&first) {
@@ -319,20 +253,5 @@ impl Lowering<'_> {
             }
         }
         Ok(terms)
-    }
-
-    /// The axes that an axis derives from, itself included, of which a tensor
-    /// has no part: where it is merged of some that the tensor has and others
-    /// that it has not, those others.
-    fn lacking_axes(&self, tv: TvId, axis: AxisId, found: &mut Vec<AxisId>) {
-        let has = |root: &AxisId| self.scheduled.tensors[tv].has_root(*root);
-        let roots = self.scheduled.axes.roots_of(axis);
-        if !roots.iter().any(has) {
-            found.push(axis);
-        } else if !roots.iter().all(has) {
-            for input in self.scheduled.axes.def(axis).map(Xform::inputs).unwrap_or_default() {
-                self.lacking_axes(tv, input, found);
-            }
-        }
     }
 }

@@ -11,31 +11,22 @@
 //! `o` of the others, values `k` of the batch and participants `p` (threads
 //! that hold distinct results): element `((r * O + o) * n + k) * P + p`.
 
-use super::block_reduce::{Batch, CrossThread};
+use super::block_reduce::Batch;
 use super::context::Lowering;
 use crate::diag::{Diagnostic, Result, code};
-use crate::kernel::{AtomicOp, BufId, CacheHint, Dim, ExprId, Scope, Unroll};
+use crate::kernel::{AtomicOp, CacheHint, Dim, ExprId, Unroll};
 use crate::num::{BinaryOp, DType};
 use crate::schedule::{ParallelType, TvId};
 
-/// One reduction's scratch memory.
-struct Partial {
-    tv: TvId,
-    batch: Batch,
-    threads: Vec<ParallelType>,
-    scratch: BufId,
-}
-
 /// Where blocks and threads stand in a grid reduction.
-struct Place {
+#[derive(Clone, Copy)]
+pub(super) struct Place {
     /// Index and number of blocks of the reduced axis.
     block: ExprId,
     blocks: ExprId,
     /// Index and number of the other blocks.
     other: ExprId,
     others: ExprId,
-    /// The thread axis that is reduced too, if any.
-    reduced: Option<ParallelType>,
     /// Index and number of threads with distinct results.
     participant: ExprId,
     participants: i64,
@@ -45,44 +36,9 @@ struct Place {
 }
 
 impl Lowering<'_> {
-    /// Emits reductions over the same block axis together; `rest` emits what
-    /// follows, in the last block.
-    pub(super) fn emit_grid_reductions(
-        &mut self,
-        tvs: &[TvId],
-        rest: impl FnOnce(&mut Self) -> Result<()>,
-    ) -> Result<()> {
-        let cross = self.cross_thread(tvs[0]);
-        for tv in tvs {
-            let theirs = self.cross_thread(*tv);
-            if theirs.block_axes != cross.block_axes || theirs.threads != cross.threads {
-                return Err(Diagnostic::bug("grid reductions of one kernel run over different axes"));
-            }
-        }
-        let place = self.place(tvs[0], &cross)?;
-        let mut partials = Vec::new();
-        for tv in tvs {
-            let batch = self.batch_of(*tv)?;
-            self.origin(*tv, "grid_reduce");
-            self.reduce_in_block(&batch, &cross.threads)?;
-            partials.push(self.write_partial(*tv, batch, &cross, &place)?);
-        }
-        let last = self.count_block(&place)?;
-        self.b.open();
-        let result = self.combine_partials(&partials, &place).and_then(|()| {
-            let outside = self.last_block.clone();
-            self.last_block.extend(&cross.block_axes);
-            let result = rest(self);
-            self.last_block = outside;
-            result
-        });
-        let then = self.b.close();
-        result?;
-        self.b.emit(crate::kernel::StmtKind::If { condition: last, then, otherwise: Vec::new() });
-        Ok(())
-    }
-
-    fn place(&mut self, tv: TvId, cross: &CrossThread) -> Result<Place> {
+    /// Where blocks and threads stand in the reduction of a tensor.
+    pub(super) fn grid_place(&mut self, tv: TvId) -> Result<Place> {
+        let cross = self.facts.cross_thread(tv);
         let [block_axis] = *cross.block_axes.as_slice() else {
             return Err(Diagnostic::unsupported(code::SCHEDULE_VERB, "reduction over two block axes at once")
                 .note("merge the axes before binding them to blocks"));
@@ -109,7 +65,6 @@ impl Lowering<'_> {
             blocks,
             other,
             others,
-            reduced,
             participant: self.b.int(0),
             participants: 1,
             sharer: self.b.int(0),
@@ -118,7 +73,7 @@ impl Lowering<'_> {
         for (parallel, dim) in
             [(ParallelType::Tidz, Dim::Z), (ParallelType::Tidy, Dim::Y), (ParallelType::Tidx, Dim::X)]
         {
-            let extent = self.block_dim(parallel)?;
+            let extent = self.facts.block_dim(parallel)?;
             if extent == 1 {
                 continue;
             }
@@ -136,11 +91,18 @@ impl Lowering<'_> {
         Ok(place)
     }
 
-    fn write_partial(&mut self, tv: TvId, batch: Batch, cross: &CrossThread, place: &Place) -> Result<Partial> {
+    fn placed(&self) -> Result<Place> {
+        self.grid.ok_or_else(|| Diagnostic::bug("a step of a grid reduction stands outside of it"))
+    }
+
+    /// Writes this block's values to scratch memory.
+    pub(super) fn write_partial(&mut self, tv: TvId, batch: &Batch) -> Result<()> {
+        let place = &self.placed()?;
         let per_block = self.b.int(batch.len * place.participants);
         let blocks = self.b.exprs().mul(place.blocks, place.others);
         let len = self.b.exprs().mul(blocks, per_block);
         let scratch = self.b.workspace(format!("{}_partial", batch.name), batch.dtype, len, 16, false);
+        self.scratch.set(tv, Some(scratch));
         let zero = self.b.int(0);
         let first = self.b.exprs().binary(BinaryOp::Eq, place.sharer, zero);
         self.b.open();
@@ -156,7 +118,7 @@ impl Lowering<'_> {
         } else {
             self.b.emit(crate::kernel::StmtKind::If { condition: first, then, otherwise: Vec::new() });
         }
-        Ok(Partial { tv, batch, threads: cross.threads.clone(), scratch })
+        Ok(())
     }
 
     /// `((r * O + o) * n + k) * P + p`.
@@ -170,75 +132,81 @@ impl Lowering<'_> {
         self.b.exprs().add(scaled, place.participant)
     }
 
-    /// Counts this block; true in the block that counts last.
-    fn count_block(&mut self, place: &Place) -> Result<ExprId> {
+    /// Counts this block, and leaves the number before it in shared memory.
+    pub(super) fn count_block(&mut self) -> Result<()> {
+        let place = self.placed()?;
         let counter = self.b.workspace("blocks_done", DType::I32, place.others, 4, true);
         let flag = self.b.shared("blocks_before", DType::I32, 1, 4);
+        self.flag = Some(flag);
         let zero32 = self.b.exprs().int(0, DType::I32);
-        let last = self.b.exprs().cast(place.blocks, DType::I32);
-        let one32 = self.b.exprs().int(1, DType::I32);
-        let last = self.b.exprs().sub(last, one32);
-        let last = self.b.exprs().as_data(last);
+        let last = self.last_count(&place);
         let mut first_thread = self.b.exprs().bool(true);
         for (parallel, dim) in
             [(ParallelType::Tidx, Dim::X), (ParallelType::Tidy, Dim::Y), (ParallelType::Tidz, Dim::Z)]
         {
-            if self.block_dim(parallel)? > 1 {
+            if self.facts.block_dim(parallel)? > 1 {
                 let index = self.b.exprs().thread_idx(dim);
                 let is_zero = self.b.exprs().binary(BinaryOp::Eq, index, zero32);
                 first_thread = self.b.exprs().and(first_thread, is_zero);
             }
         }
-        // Every thread's partial results must be visible before the count is.
-        self.b.fence(Scope::Grid);
-        self.b.sync(Scope::Block);
         let (zero, other) = (self.b.int(0), place.other);
         self.b.if_(first_thread, |b| {
             let before = b.atomic("before", AtomicOp::Inc, (counter, other), last);
             b.store(flag, zero, before);
         });
-        self.b.sync(Scope::Block);
+        Ok(())
+    }
+
+    /// The number of blocks before the last one.
+    fn last_count(&mut self, place: &Place) -> ExprId {
+        let last = self.b.exprs().cast(place.blocks, DType::I32);
+        let one32 = self.b.exprs().int(1, DType::I32);
+        let last = self.b.exprs().sub(last, one32);
+        self.b.exprs().as_data(last)
+    }
+
+    /// Whether this block counted itself last.
+    pub(super) fn is_last_block(&mut self) -> Result<ExprId> {
+        let place = self.placed()?;
+        let flag = self.flag.ok_or_else(|| Diagnostic::bug("no block was counted"))?;
+        let zero = self.b.int(0);
         let before = self.b.load("before", flag, zero);
+        let last = self.last_count(&place);
         Ok(self.b.exprs().binary(BinaryOp::Eq, before, last))
     }
 
     /// Threads that share a result take the blocks' partial results in turn,
-    /// then combine among themselves.
-    fn combine_partials(&mut self, partials: &[Partial], place: &Place) -> Result<()> {
-        self.b.fence(Scope::Grid);
-        for partial in partials {
-            self.origin(partial.tv, "grid_reduce");
-            let batch = &partial.batch;
-            let identity = self.identity(partial.tv)?;
-            for k in 0..batch.len {
-                let k = self.b.int(k);
-                self.b.store(batch.array, k, identity);
-            }
-            let dtype = self.b.index_type();
-            let (var, block) = self.b.counter("block", dtype);
-            self.b.open();
-            for k in 0..batch.len {
-                let k = self.b.int(k);
-                let element = self.scratch_element(place, batch.len, block, k);
-                let value =
-                    self.b.load_hinted(format!("{}_b", batch.name), partial.scratch, element, CacheHint::Global);
-                let before = self.b.load(batch.name.clone(), batch.array, k);
-                let after = self.b.exprs().binary(batch.combine, before, value);
-                self.b.store(batch.array, k, after);
-            }
-            let body = self.b.close();
-            self.b.emit(crate::kernel::StmtKind::For {
-                var,
-                start: place.sharer,
-                end: place.blocks,
-                step: place.sharers,
-                unroll: Unroll::No,
-                body,
-            });
-            debug_assert_eq!(place.reduced.is_some(), !partial.threads.is_empty());
-            self.reduce_in_block(batch, &partial.threads)?;
-            self.publish(partial.tv, batch)?;
+    /// before they combine among themselves.
+    pub(super) fn combine_blocks(&mut self, tv: TvId, batch: &Batch) -> Result<()> {
+        let place = &self.placed()?;
+        let scratch =
+            self.scratch[tv].ok_or_else(|| Diagnostic::bug(format!("{} has no scratch memory", batch.name)))?;
+        let identity = self.identity(tv)?;
+        for k in 0..batch.len {
+            let k = self.b.int(k);
+            self.b.store(batch.array, k, identity);
         }
+        let dtype = self.b.index_type();
+        let (var, block) = self.b.counter("block", dtype);
+        self.b.open();
+        for k in 0..batch.len {
+            let k = self.b.int(k);
+            let element = self.scratch_element(place, batch.len, block, k);
+            let value = self.b.load_hinted(format!("{}_b", batch.name), scratch, element, CacheHint::Global);
+            let before = self.b.load(batch.name.clone(), batch.array, k);
+            let after = self.b.exprs().binary(batch.combine, before, value);
+            self.b.store(batch.array, k, after);
+        }
+        let body = self.b.close();
+        self.b.emit(crate::kernel::StmtKind::For {
+            var,
+            start: place.sharer,
+            end: place.blocks,
+            step: place.sharers,
+            unroll: Unroll::No,
+            body,
+        });
         Ok(())
     }
 }

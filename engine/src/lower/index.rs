@@ -8,7 +8,7 @@
 //! * align `a = p - shift(row)`: `idx(a) = idx(p) - shift(row)`.
 //!
 //! **Predicates.** An index *overflows* when it may reach its axis's extent. A
-//! leaf never does. A split overflows its input unless it is exact, or when its
+//! leaf does only where it is one iteration ahead. A split overflows its input unless it is exact, or when its
 //! outer part overflows. Testing roots alone is not enough: an inner part that
 //! overflows its factor would alias the next outer index, and a merged axis that
 //! overflows would wrap into its outer part. So a test is placed at every inner
@@ -16,18 +16,11 @@
 //! that overflows; together they are sufficient, and each is the outermost place
 //! at which the overflow can be seen.
 
-use super::context::Lowering;
+use super::context::{Bound, Lowering};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::ExprId;
 use crate::num::BinaryOp;
 use crate::schedule::{AxisId, RowShift, TensorLayout, TvId, Xform};
-
-/// An index, and whether it may reach the extent.
-#[derive(Clone, Copy)]
-struct Resolved {
-    index: ExprId,
-    overflows: bool,
-}
 
 impl Lowering<'_> {
     /// The index of an axis in the loops that are open now.
@@ -71,7 +64,7 @@ impl Lowering<'_> {
     /// them runs over the axis itself, or if none does. Where tensors divide an axis in several
     /// ways, only one of them leads to open loops.
     fn way(&self, axis: AxisId) -> Option<Xform> {
-        if self.leaf_index[axis].is_some() {
+        if self.bound[axis].is_some() {
             return None;
         }
         let mut uses = self.scheduled.axes.uses(axis);
@@ -84,14 +77,13 @@ impl Lowering<'_> {
     /// Whether open loops give an axis an index.
     fn is_open(&self, axis: AxisId) -> bool {
         let leads = |xform: &Xform| xform.outputs().iter().all(|part| self.is_open(*part));
-        self.leaf_index[axis].is_some() || self.scheduled.axes.uses(axis).any(leads)
+        self.bound[axis].is_some() || self.scheduled.axes.uses(axis).any(leads)
     }
 
-    fn resolve(&mut self, axis: AxisId, terms: &mut Vec<ExprId>) -> Result<Resolved> {
+    fn resolve(&mut self, axis: AxisId, terms: &mut Vec<ExprId>) -> Result<Bound> {
         let Some(xform) = self.way(axis) else {
-            // A prefetch reads one iteration ahead, perhaps past the last.
-            let overflows = self.ahead == Some(axis);
-            return Ok(Resolved { index: self.leaf(axis)?, overflows });
+            let index = self.leaf(axis)?;
+            return Ok(Bound { index, overflows: self.bound[axis].is_some_and(|bound| bound.overflows) });
         };
         match xform {
             Xform::Split { outer, inner, exact, .. } => {
@@ -103,7 +95,7 @@ impl Lowering<'_> {
                 }
                 let scaled = self.b.exprs().mul(outer.index, factor);
                 let index = self.b.exprs().add(scaled, inner.index);
-                Ok(Resolved { index, overflows: !exact || outer.overflows })
+                Ok(Bound { index, overflows: !exact || outer.overflows })
             }
             Xform::Merge { outer, inner, output } => {
                 let merged = self.resolve(output, terms)?;
@@ -117,7 +109,7 @@ impl Lowering<'_> {
                 } else {
                     self.b.exprs().rem(merged.index, divisor)
                 };
-                Ok(Resolved { index, overflows: false })
+                Ok(Bound { index, overflows: false })
             }
             Xform::Align { output, vector, shift, .. } => {
                 let padded = self.resolve(output, terms)?;
@@ -126,7 +118,7 @@ impl Lowering<'_> {
                 let zero = self.b.int(0);
                 let term = self.b.exprs().binary(BinaryOp::Ge, index, zero);
                 self.add_term(term, terms);
-                Ok(Resolved { index, overflows: true })
+                Ok(Bound { index, overflows: true })
             }
             Xform::Resize { .. } => Err(Diagnostic::bug("no schedule resizes an axis")),
         }

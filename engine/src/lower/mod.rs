@@ -1,39 +1,49 @@
-//! Lowering: a scheduled fusion becomes kernel IR.
+//! Lowering: a scheduled fusion becomes kernel IR, in passes over a loop tree.
 //!
 //! Inputs: the [`ScheduledFusion`], and the class of the arguments. Output: a
-//! [`Kernel`], to be verified. The parts:
+//! [`Kernel`], to be verified. `facts` is what the schedule says, `tree` the tree. The passes,
+//! in order:
 //!
-//! * `nest` orders the tensors and opens the loops that they share;
-//! * `index` turns the indices of leaves into indices of roots and addresses,
-//!   and finds the predicates that indivisible splits need;
+//! 1. `place`: tensors to nests, by loops and inline positions;
+//! 2. `predicate`: where tests and repairs are needed, from what `outside` knows of registers
+//!    outside a tensor;
+//! 3. `pipeline`: loops that load one iteration ahead;
+//! 4. `alloc`: arrays of registers and shared memory, and who uses them in turn;
+//! 5. `sync`: barriers, from hazards between threads;
+//! 6. `emit`: one walk, which makes statements.
+//!
+//! A pass decides by the schedule alone. What takes expressions is asked for by `emit`, node by node:
+//!
+//! * `index` turns the indices of loops into indices of roots and addresses,
+//!   and finds the terms of tests;
 //! * `compute` emits elementwise operations, accumulations and scalar accesses;
-//! * `fill` decides what registers hold outside the tensor;
-//! * `bounds` notes what is known of sums, for the choice of approximations;
-//! * `prefetch` emits loops that load one iteration ahead;
-//! * `vector` emits wide accesses with a checked tail;
-//! * `tile` places tensors that all threads of a block reach, with the barriers that needs;
+//! * `vector` emits wide accesses with a checked tail, `tile` those of tiles;
 //! * `random` draws random numbers, a block of the generator at a time;
-//! * `block_reduce` and `grid_reduce` combine across threads and blocks, through
-//!   the shared memory that `exchange` hands out;
-//! * `cleanup` joins equal predicates.
+//! * `block_reduce` and `grid_reduce` emit the steps of reductions across threads and blocks;
+//! * `params` declares parameters, `bounds` notes what is known of sums, for the choice of approximations.
 //!
-//! Nothing here knows which heuristic made the schedule.
+//! At last `cleanup` joins equal predicates. Nothing here knows which heuristic made the schedule.
 
+mod alloc;
 mod block_reduce;
 mod bounds;
 mod cleanup;
 mod compile;
 mod compute;
 mod context;
-mod exchange;
-mod fill;
+mod emit;
+mod facts;
 mod grid_reduce;
 mod index;
-mod nest;
+mod outside;
 mod params;
-mod prefetch;
+mod pipeline;
+mod place;
+mod predicate;
 mod random;
+mod sync;
 mod tile;
+mod tree;
 mod vector;
 
 pub use compile::{lower, lower_sharing};

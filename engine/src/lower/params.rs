@@ -192,7 +192,7 @@ impl Lowering<'_> {
             Some(Io::Input(input)) => self.class.layouts[input as usize]
                 .clone()
                 .ok_or_else(|| Diagnostic::bug(format!("input {input} has no layout"))),
-            None if !self.is_random(tv) => Err(Diagnostic::bug(format!("{} is not in global memory", data.name))),
+            None if !self.facts.is_random(tv) => Err(Diagnostic::bug(format!("{} is not in global memory", data.name))),
             Some(Io::Output(_)) | None => {
                 let order = (0..data.axes.len())
                     .filter(|axis| data.axes[*axis].indexed().is_some())

@@ -14,7 +14,7 @@ use crate::diag::{Diagnostic, Result};
 use crate::kernel::ExprId;
 use crate::num::philox::{self, Distribution};
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
-use crate::schedule::{Compute, Loop, ParallelType, TvId, TvOp, TvOperand};
+use crate::schedule::{Compute, Loop, TvId, TvOp, TvOperand};
 
 /// The operands of a random tensor, in the type of its arithmetic.
 #[derive(Clone, Copy)]
@@ -39,24 +39,14 @@ enum Scale {
 }
 
 impl Lowering<'_> {
-    /// Whether the elements of a tensor are random.
-    pub(super) fn is_random(&self, tv: TvId) -> bool {
-        matches!(&self.scheduled.tensors[tv].op, Some(TvOp { compute: Compute::Random(_), .. }))
-    }
-
     /// Emits all elements of a random tensor along its innermost loop, if they
     /// follow each other. Returns whether it did.
-    pub(super) fn try_emit_random(&mut self, tv: TvId, own: Loop, depth: usize) -> Result<bool> {
+    pub(super) fn try_draw_vector(&mut self, tv: TvId, own: Loop) -> Result<bool> {
         let leaf = own.axis;
-        let innermost = depth + 1 == self.scheduled.tensors[tv].loops.len();
-        let unrolled = matches!(own.parallel, ParallelType::Vectorize | ParallelType::Unroll);
-        if !innermost || !unrolled || !self.is_random(tv) || !self.runs_along(tv, leaf)? {
+        if !self.runs_along(tv, leaf)? {
             return Ok(false);
         }
-        if self.array_loops(tv).last() != Some(&own) || self.values[tv].is_some() {
-            return Ok(false);
-        }
-        let Ok(lanes) = self.constant_extent(leaf) else { return Ok(false) };
+        let Ok(lanes) = self.facts.constant_extent(leaf) else { return Ok(false) };
         let zero = self.b.int(0);
         let mut values = Vec::new();
         self.with_leaf(leaf, zero, |lowering| {

@@ -6,10 +6,11 @@
 //! remains.
 
 use super::context::Lowering;
+use super::tree::Load;
 use crate::diag::Result;
 use crate::kernel::{Block, BufId, CacheHint, Expr, ExprId, IndexOp, Origin, Stmt, StmtKind};
 use crate::num::{BinaryOp, UnaryOp};
-use crate::schedule::{AxisId, Compute, Loop, Memory, ParallelType, TvId, TvOp, TvOperand, Xform};
+use crate::schedule::{AxisId, Loop, ParallelType, TvId, Xform};
 
 /// The widest access of a thread.
 const MAX_ACCESS_BYTES: i64 = 16;
@@ -22,8 +23,16 @@ struct VectorCopy {
     lanes: i64,
     /// Elements of one access: a vector of more than 16 bytes takes several.
     chunk: i64,
-    is_load: bool,
     hint: CacheHint,
+}
+
+/// Tests of a vector's lanes.
+struct LaneEnds {
+    /// Whether all lanes are inside, and whether some are.
+    all: ExprId,
+    any: ExprId,
+    /// Whether all lanes have the same tests.
+    uniform: bool,
 }
 
 /// The loop over the lanes of a vector.
@@ -32,85 +41,137 @@ fn lanes_of(leaf: AxisId) -> Loop {
 }
 
 impl Lowering<'_> {
-    /// Emits a copy as a wide access, if `leaf` is its vector axis and the
-    /// access is provably aligned. Returns whether it did.
-    pub(super) fn try_emit_vector(&mut self, tv: TvId, own: Loop, depth: usize) -> Result<bool> {
-        let leaf = own.axis;
-        let data = &self.scheduled.tensors[tv];
-        let Some(TvOp { compute: Compute::Copy, inputs }) = &data.op else { return Ok(false) };
-        let [TvOperand::Tv(from)] = *inputs.as_slice() else { return Ok(false) };
-        let is_load = self.is_global(from);
-        let (global, local) = if is_load { (from, tv) } else { (tv, from) };
-        let innermost = depth + 1 == data.loops.len() && own.parallel == ParallelType::Vectorize;
-        if !innermost || !self.is_global(global) || self.is_global(local) || !self.runs_along(global, leaf)? {
-            return Ok(false);
-        }
-        // The register side must be an array whose innermost loop is the vector.
-        let shared = self.scheduled.tensors[local].memory == Memory::Shared;
-        if shared || self.array_loops(local).last() != Some(&own) || self.values[local].is_some() {
-            return Ok(false);
-        }
-        let lanes = self.constant_extent(leaf)?;
-        let hint = self.scheduled.tensors[tv].cache_hint;
-        let size = self.scheduled.tensors[tv].dtype.bytes() as i64;
-        let chunk = lanes.min(MAX_ACCESS_BYTES / size);
-        let zero = self.b.int(0);
+    /// Emits a load of all lanes as wide accesses, if it is provably aligned. Returns whether
+    /// it did.
+    pub(super) fn try_load_vector(&mut self, load: Load, own: Loop) -> Result<bool> {
         let mut emitted = false;
-        self.with_leaf(leaf, zero, |lowering| {
-            let address = lowering.address(global)?;
-            let buffer = lowering.global(global)?;
-            let aligned = lowering.multiple_of(address) % chunk == 0
-                && i64::from(lowering.b.buffer(buffer).align) % (chunk * size) == 0;
-            if !aligned || chunk < 2 || lanes % chunk != 0 {
-                return Ok(());
-            }
-            let array = lowering.local_array(local)?;
-            let index = lowering.array_index(local)?;
-            let copy = VectorCopy { array: (array, index), memory: (buffer, address), lanes, chunk, is_load, hint };
-            emitted = lowering.emit_vector(tv, leaf, &copy)?;
+        self.with_copy(load.tv, load.from, own, |lowering, memory| {
+            let array = (lowering.loaded_array(load)?, lowering.array_index(load.tv)?);
+            let copy = lowering.vector_copy(load.tv, own, array, memory)?;
+            emitted = lowering.emit_vector_load(load, own.axis, &copy)?;
             Ok(())
         })?;
         Ok(emitted)
     }
 
-    /// One wide access where the first and the last element are inside; nothing,
-    /// and `false`, if they never are. The leaf is bound to 0.
-    fn emit_vector(&mut self, tv: TvId, leaf: AxisId, copy: &VectorCopy) -> Result<bool> {
-        self.origin(tv, if copy.is_load { "load" } else { "store" });
-        let first = self.lane_terms(tv, copy.is_load)?;
+    /// The same for a store of registers.
+    pub(super) fn try_store_vector(&mut self, tv: TvId, from: TvId, firsts: &[AxisId], own: Loop) -> Result<bool> {
+        let mut emitted = false;
+        self.with_copy(tv, tv, own, |lowering, memory| {
+            let array = (lowering.local_array(from)?, lowering.array_index(from)?);
+            let copy = lowering.vector_copy(tv, own, array, memory)?;
+            emitted = lowering.emit_vector_store(tv, firsts, own.axis, &copy)?;
+            Ok(())
+        })?;
+        Ok(emitted)
+    }
+
+    /// The same that a load was, where what it read outside is replaced. In the loops here
+    /// the load was made with wide accesses.
+    pub(super) fn emit_lane_repair(&mut self, load: Load, own: Loop) -> Result<()> {
+        self.with_copy(load.tv, load.from, own, |lowering, memory| {
+            let array = (lowering.loaded_array(load)?, lowering.array_index(load.tv)?);
+            let copy = lowering.vector_copy(load.tv, own, array, memory)?;
+            lowering.origin(load.tv, "load");
+            let ends = lowering.lane_ends(own.axis, &copy, |l| l.access_terms(load.tv))?;
+            lowering.emit_fix_up(load.tv, own.axis, &copy, ends.all, ends.any)
+        })
+    }
+
+    /// Calls `body` with the address of lane 0, to which the leaf is bound, if neighbours along
+    /// the leaf are neighbours in memory and the address is provably aligned.
+    fn with_copy(
+        &mut self,
+        tv: TvId,
+        global: TvId,
+        own: Loop,
+        body: impl FnOnce(&mut Self, (BufId, ExprId)) -> Result<()>,
+    ) -> Result<()> {
+        if !self.runs_along(global, own.axis)? {
+            return Ok(());
+        }
+        let (lanes, chunk) = self.chunks(tv, own)?;
+        let bytes = chunk * self.scheduled.tensors[tv].dtype.bytes() as i64;
+        let zero = self.b.int(0);
+        self.with_leaf(own.axis, zero, |lowering| {
+            let address = lowering.address(global)?;
+            let buffer = lowering.global(global)?;
+            let aligned =
+                lowering.multiple_of(address) % chunk == 0 && i64::from(lowering.b.buffer(buffer).align) % bytes == 0;
+            if !aligned || chunk < 2 || lanes % chunk != 0 {
+                return Ok(());
+            }
+            body(lowering, (buffer, address))
+        })
+    }
+
+    /// The lanes of a loop, and those of one access.
+    fn chunks(&self, tv: TvId, own: Loop) -> Result<(i64, i64)> {
+        let lanes = self.facts.constant_extent(own.axis)?;
+        Ok((lanes, lanes.min(MAX_ACCESS_BYTES / self.scheduled.tensors[tv].dtype.bytes() as i64)))
+    }
+
+    fn vector_copy(&self, tv: TvId, own: Loop, array: (BufId, ExprId), memory: (BufId, ExprId)) -> Result<VectorCopy> {
+        let (lanes, chunk) = self.chunks(tv, own)?;
+        Ok(VectorCopy { array, memory, lanes, chunk, hint: self.scheduled.tensors[tv].cache_hint })
+    }
+
+    /// Where the first and the last lane are inside. The leaf is bound to 0.
+    fn lane_ends(
+        &mut self,
+        leaf: AxisId,
+        copy: &VectorCopy,
+        terms: impl Fn(&mut Self) -> Result<Vec<ExprId>>,
+    ) -> Result<LaneEnds> {
+        let first = terms(self)?;
         let mut last = Vec::new();
         let end = self.b.int(copy.lanes - 1);
         self.with_leaf(leaf, end, |lowering| {
-            last = lowering.lane_terms(tv, copy.is_load)?;
+            last = terms(lowering)?;
             Ok(())
         })?;
         let all = self.range_terms(&first, &last);
         let all = self.conjunction(&all);
-        match self.b.exprs().as_bool(all) {
-            Some(true) => {
-                self.emit_accesses(copy);
-                return Ok(true);
+        let any = match self.b.exprs().as_bool(all) {
+            Some(known) => self.b.exprs().bool(known),
+            None => {
+                let any = self.range_terms(&last, &first);
+                self.conjunction(&any)
             }
-            Some(false) => return Ok(false),
-            None => {}
+        };
+        Ok(LaneEnds { all, any, uniform: first == last })
+    }
+
+    /// A wide access where all lanes are inside, and what fills them where not; nothing,
+    /// and `false`, if they never are.
+    fn emit_vector_load(&mut self, load: Load, leaf: AxisId, copy: &VectorCopy) -> Result<bool> {
+        self.origin(load.tv, "load");
+        let ends = self.lane_ends(leaf, copy, |l| l.access_terms(load.tv))?;
+        match (self.b.exprs().as_bool(ends.all), ends.uniform) {
+            (Some(true), _) => self.emit_accesses(copy, true),
+            (Some(false), _) => return Ok(false),
+            (None, true) => self.emit_uniform_load(load.tv, leaf, copy, ends.all)?,
+            (None, false) => self.emit_partial_load(load, leaf, copy, ends.any)?,
         }
-        let any = self.range_terms(&last, &first);
-        let any = self.conjunction(&any);
-        match (copy.is_load, first == last) {
-            (true, true) => self.emit_uniform_load(tv, leaf, copy, all),
-            (true, false) => self.emit_partial_load(tv, leaf, copy, all, any),
-            (false, uniform) => self.emit_partial_store(tv, leaf, copy, all, uniform),
-        }?;
+        Ok(true)
+    }
+
+    /// The same for a store.
+    fn emit_vector_store(&mut self, tv: TvId, firsts: &[AxisId], leaf: AxisId, copy: &VectorCopy) -> Result<bool> {
+        self.origin(tv, "store");
+        let ends = self.lane_ends(leaf, copy, |l| l.store_terms(tv, firsts))?;
+        match self.b.exprs().as_bool(ends.all) {
+            Some(true) => self.emit_accesses(copy, false),
+            Some(false) => return Ok(false),
+            None => self.emit_partial_store(tv, firsts, leaf, copy, &ends)?,
+        }
         Ok(true)
     }
 
     /// `if inside { wide } else { fill }`.
     fn emit_uniform_load(&mut self, tv: TvId, leaf: AxisId, copy: &VectorCopy, inside: ExprId) -> Result<()> {
-        let wide = self.accesses_block(copy);
-        self.b.open();
-        let result = self.emit_fill(tv, leaf, copy);
-        let otherwise = self.b.close();
-        result?;
+        let wide = self.accesses_block(copy, true);
+        let otherwise = self.block_of(|l| l.emit_fill(tv, leaf, copy))?;
         self.b.emit(StmtKind::If { condition: inside, then: wide, otherwise });
         Ok(())
     }
@@ -119,27 +180,17 @@ impl Lowering<'_> {
     /// within the buffer: its other elements belong to the neighbouring row.
     /// So the wide accesses of all vectors are issued before any is waited for;
     /// elements outside are replaced afterwards, by [`Self::emit_fix_up`].
-    fn emit_partial_load(&mut self, tv: TvId, leaf: AxisId, copy: &VectorCopy, all: ExprId, any: ExprId) -> Result<()> {
-        if self.fixing == Some(tv) {
-            return self.emit_fix_up(tv, leaf, copy, all, any);
-        }
-        if !self.untested.is_empty() {
-            self.to_fix.insert(tv);
-        }
+    fn emit_partial_load(&mut self, load: Load, leaf: AxisId, copy: &VectorCopy, any: ExprId) -> Result<()> {
+        let tv = load.tv;
+        self.partial.insert(tv);
         let lanes = self.b.int(copy.lanes);
         let end = self.b.exprs().add(copy.memory.1, lanes);
         let len = self.b.buffer(copy.memory.0).len;
         let within = self.b.exprs().binary(BinaryOp::Le, end, len);
         let readable = self.b.exprs().and(any, within);
-        let wide = self.accesses_block(copy);
-        self.b.open();
-        let result = self.emit_loop(lanes_of(leaf), |lowering| lowering.emit_value(tv));
-        let single = self.b.close();
-        result?;
-        self.b.open();
-        let result = self.emit_fill(tv, leaf, copy);
-        let mut otherwise = self.b.close();
-        result?;
+        let wide = self.accesses_block(copy, true);
+        let single = self.block_of(|l| l.emit_loop(lanes_of(leaf), |l| l.emit_load(load)))?;
+        let mut otherwise = self.block_of(|l| l.emit_fill(tv, leaf, copy))?;
         let origin = Origin { tensor: Some(self.scheduled.tensors[tv].source), pass: "load" };
         let at_end = Stmt { kind: StmtKind::If { condition: any, then: single, otherwise: Vec::new() }, origin };
         otherwise.push(at_end);
@@ -153,17 +204,16 @@ impl Lowering<'_> {
     fn emit_fix_up(&mut self, tv: TvId, leaf: AxisId, copy: &VectorCopy, all: ExprId, any: ExprId) -> Result<()> {
         self.origin(tv, "fill");
         let fill = self.outside_value(tv);
-        self.b.open();
-        let result = self.emit_loop(lanes_of(leaf), |lowering| {
-            let terms = lowering.access_terms(tv)?;
-            let inside = lowering.conjunction(&terms);
-            let outside = lowering.b.exprs().unary(UnaryOp::LogicalNot, inside);
-            let index = lowering.array_index(tv)?;
-            lowering.b.if_(outside, |b| b.store(copy.array.0, index, fill));
-            Ok(())
-        });
-        let then = self.b.close();
-        result?;
+        let then = self.block_of(|lowering| {
+            lowering.emit_loop(lanes_of(leaf), |lowering| {
+                let terms = lowering.access_terms(tv)?;
+                let inside = lowering.conjunction(&terms);
+                let outside = lowering.b.exprs().unary(UnaryOp::LogicalNot, inside);
+                let index = lowering.array_index(tv)?;
+                lowering.b.if_(outside, |b| b.store(copy.array.0, index, fill));
+                Ok(())
+            })
+        })?;
         let not_all = self.b.exprs().unary(UnaryOp::LogicalNot, all);
         let partly = self.b.exprs().and(any, not_all);
         self.b.emit(StmtKind::If { condition: partly, then, otherwise: Vec::new() });
@@ -174,18 +224,18 @@ impl Lowering<'_> {
     fn emit_partial_store(
         &mut self,
         tv: TvId,
+        firsts: &[AxisId],
         leaf: AxisId,
         copy: &VectorCopy,
-        all: ExprId,
-        uniform: bool,
+        ends: &LaneEnds,
     ) -> Result<()> {
-        let wide = self.accesses_block(copy);
-        self.b.open();
-        let result = if uniform { Ok(()) } else { self.emit_loop(lanes_of(leaf), |lowering| lowering.emit_value(tv)) };
-        let otherwise = self.b.close();
-        result?;
+        let then = self.accesses_block(copy, false);
+        let otherwise = self.block_of(|lowering| match ends.uniform {
+            true => Ok(()),
+            false => lowering.emit_loop(lanes_of(leaf), |lowering| lowering.emit_store(tv, firsts)),
+        })?;
         self.origin(tv, "store");
-        self.b.emit(StmtKind::If { condition: all, then: wide, otherwise });
+        self.b.emit(StmtKind::If { condition: ends.all, then, otherwise });
         Ok(())
     }
 
@@ -199,9 +249,9 @@ impl Lowering<'_> {
         })
     }
 
-    fn accesses_block(&mut self, copy: &VectorCopy) -> Block {
+    fn accesses_block(&mut self, copy: &VectorCopy, is_load: bool) -> Block {
         self.b.open();
-        self.emit_accesses(copy);
+        self.emit_accesses(copy, is_load);
         self.b.close()
     }
 
@@ -227,20 +277,16 @@ impl Lowering<'_> {
         terms
     }
 
-    fn emit_accesses(&mut self, copy: &VectorCopy) {
+    fn emit_accesses(&mut self, copy: &VectorCopy, is_load: bool) {
         let hint = copy.hint;
         for first in (0..copy.lanes).step_by(copy.chunk as usize) {
             let first = self.b.int(first);
             let array = self.b.exprs().add(copy.array.1, first);
             let address = self.b.exprs().add(copy.memory.1, first);
             let (array, memory) = ((copy.array.0, array), (copy.memory.0, address));
-            let (to, from) = if copy.is_load { (array, memory) } else { (memory, array) };
+            let (to, from) = if is_load { (array, memory) } else { (memory, array) };
             self.b.mov(to, from, copy.chunk as u32, hint);
         }
-    }
-
-    fn lane_terms(&mut self, tv: TvId, is_load: bool) -> Result<Vec<ExprId>> {
-        if is_load { self.access_terms(tv) } else { self.store_terms(tv) }
     }
 
     /// Whether neighbours along a leaf are neighbours in a tensor's memory: the

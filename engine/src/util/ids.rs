@@ -18,10 +18,10 @@ pub trait EntityId: Copy + Eq + Ord + std::hash::Hash + std::fmt::Debug {
 
 /// Declares a typed id: `entity_id!(/** doc */ pub struct TensorId, "t");`.
 macro_rules! entity_id {
-    ($(#[$meta:meta])* pub struct $name:ident, $prefix:literal) => {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident, $prefix:literal) => {
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(u32);
+        $vis struct $name(u32);
 
         impl $crate::util::EntityId for $name {
             fn from_index(index: usize) -> Self {

@@ -3,10 +3,12 @@
 //!
 //! A file is the text of a kernel behind lines that begin with `;`:
 //!
-//!     ; about: what it shows
-//!     ; input: f32[256]            element i is i; one line for each input
-//!     ; check: 0 255 128           output, element, value
-//!     ; detects: RACE              instead of checks: what the simulator must say
+//! ```text
+//! ; about: what it shows
+//! ; input: f32[256]            element i is i; one line for each input
+//! ; check: 0 255 128           output, element, value
+//! ; detects: RACE              instead of checks: what the simulator must say
+//! ```
 //!
 //! The simulator runs each under many schedules. A kernel with checks gives the same bytes under all of them,
 //! and on a GPU; one with a defect is never given to a GPU.

@@ -160,9 +160,25 @@ fn chosen(options: &DeviceOptions) -> Result<Devices, Failure> {
     }
 }
 
-/// Workers share the host's cores, for reference and comparison.
-fn host_threads(jobs: usize) -> (String, String) {
-    ("RAYON_NUM_THREADS".into(), (cores() / jobs).max(1).to_string())
+/// Bytes of the host's memory.
+pub(super) fn machine_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(total.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+}
+
+/// Workers share the host's cores and memory, for inputs, reference and comparison.
+///
+/// Tensors of the host come and go with each case. What a worker gave back it keeps for the
+/// next one, up to its share of a quarter of the memory: to make and clear pages anew costs more
+/// than most of what is computed in them. The allocator takes all from its heap then, in large
+/// pages where the system has some; where it is another one than glibc's, the variable says nothing.
+fn host_env(jobs: usize) -> Vec<(String, String)> {
+    let threads = (cores() / jobs).max(1);
+    let kept = machine_memory().unwrap_or(4 << 30) / (4 * jobs.max(1) as u64);
+    let malloc = [("mmap_max", 0), ("trim_threshold", kept), ("hugetlb", 1)];
+    let malloc: Vec<String> = malloc.iter().map(|(name, value)| format!("glibc.malloc.{name}={value}")).collect();
+    vec![("RAYON_NUM_THREADS".into(), threads.to_string()), ("GLIBC_TUNABLES".into(), malloc.join(":"))]
 }
 
 /// For each job its device and its label: `gpu2`, or `gpu2.0` and `gpu2.1` where
@@ -183,12 +199,8 @@ fn numbered(kind: &str, count: usize) -> Vec<String> {
 fn reference(options: &DeviceOptions) -> Devices {
     let jobs = options.jobs.unwrap_or_else(|| cores().min(MAX_DEFAULT_SIM));
     let slots = labels(&numbered("ref", jobs), jobs).into_iter();
-    let slots = slots.map(|(_, label)| SlotSpec {
-        device: DeviceSpec::Reference,
-        label,
-        env: vec![host_threads(jobs)],
-        gpu: None,
-    });
+    let slots =
+        slots.map(|(_, label)| SlotSpec { device: DeviceSpec::Reference, label, env: host_env(jobs), gpu: None });
     let slots = slots.collect();
     Devices {
         target: Target::Sim,
@@ -210,7 +222,7 @@ fn simulated(options: &DeviceOptions, count: usize, mut notes: Vec<String>, nvid
     let threads = (cores() / jobs).max(1) as u32;
     let slots = labels(&numbered("sim", count), jobs).into_iter();
     let slots = slots.map(|(ordinal, label)| {
-        let env = vec![host_threads(jobs)];
+        let env = host_env(jobs);
         SlotSpec { device: DeviceSpec::Sim { ordinal, threads }, label, env, gpu: None }
     });
     let slots: Vec<SlotSpec> = slots.collect();
@@ -254,7 +266,8 @@ fn gpus(options: &DeviceOptions, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &Wa
     let names: Vec<String> = taken.iter().map(|choice| format!("gpu{}", choice.gpu.index)).collect();
     let slots = labels(&names, jobs).into_iter().map(|(i, label)| {
         let gpu = &taken[i].gpu;
-        let env = vec![("CUDA_VISIBLE_DEVICES".to_string(), gpu.uuid.clone()), host_threads(jobs)];
+        let mut env = host_env(jobs);
+        env.push(("CUDA_VISIBLE_DEVICES".into(), gpu.uuid.clone()));
         SlotSpec { device: nvml.worker_device(&gpu.uuid, threads), label, env, gpu: Some(gpu.clone()) }
     });
     let slots: Vec<SlotSpec> = slots.collect();

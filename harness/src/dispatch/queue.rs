@@ -60,6 +60,9 @@ impl RunPolicy {
     }
 }
 
+/// A slot may hold so many times fewer jobs taken ahead than wait for each slot.
+const HELD_SHARE: usize = 4;
+
 /// The shared queue.
 pub(crate) struct Queue {
     policy: RunPolicy,
@@ -196,18 +199,22 @@ impl Source for Queue {
         self.policy.closed(self.lock().failed).is_some()
     }
 
-    fn ahead(&self, slot: usize, count: usize) -> Vec<Job> {
+    fn ahead(&self, slot: usize, held: usize, wanted: usize) -> Vec<Job> {
         let mut state = self.lock();
         if self.policy.closed(state.failed).is_some() {
             return Vec::new();
         }
-        // Near the end of the run a reserved case might keep another slot idle.
-        let spare = state.waiting.len().saturating_sub(4 * count * self.policy.devices.len());
-        let plain = |job: &Job| !job.fresh && !job.alone && job.attempt == 0;
+        // Near the end of the run, what one slot holds might keep another one idle: with each
+        // case it may hold fewer. None at all would have it compile the last hundreds itself.
+        let slots = state.live.iter().filter(|live| **live).count().max(1);
+        let fair = |waiting: usize| waiting / (HELD_SHARE * slots);
         let mut jobs = Vec::new();
-        while jobs.len() < count.min(spare) && state.waiting.front().is_some_and(plain) {
-            let Some(job) = self.pop(&mut state, slot) else { break };
-            jobs.push(job);
+        while held + jobs.len() < wanted.min(fair(state.waiting.len())) {
+            let plain = |job: &Job| !job.fresh && !job.alone && job.attempt == 0 && job.repeat == 0;
+            let suits = |job: &Job| plain(job) && !self.unsuited(&state, slot, job);
+            let Some(at) = state.waiting.iter().position(suits) else { break };
+            state.in_flight += 1;
+            jobs.extend(state.waiting.remove(at));
         }
         jobs
     }
@@ -378,7 +385,7 @@ mod tests {
         let job = take(&fast, 0, "a");
         assert_eq!(settle(&fast, 0, &job, Verdict::Crash), Some(Verdict::Crash));
         assert!(matches!(fast.take(0), Take::Done));
-        assert!(fast.closed() && fast.ahead(0, 8).is_empty());
+        assert!(fast.closed() && fast.ahead(0, 0, 8).is_empty());
         let rest = fast.rest(false, "");
         assert_eq!((rest.len(), rest[0].outcomes[0].as_str()), (1, "not_run.fail_fast"));
         let late = queue(&["a"], &["g0"], |policy| policy.deadline = Some(Instant::now()));
@@ -461,18 +468,39 @@ mod tests {
     }
 
     #[test]
-    fn jobs_are_taken_ahead_only_while_there_are_many() {
-        let ids: Vec<String> = (0..40).map(|i| i.to_string()).collect();
+    fn fewer_jobs_are_held_ahead_the_fewer_wait() {
+        let ids: Vec<String> = (0..80).map(|i| i.to_string()).collect();
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         let queue = queue(&ids, &["g0", "g1"], |_| {});
-        let mut taken = 0;
-        loop {
-            let jobs = queue.ahead(0, 4);
-            if jobs.is_empty() {
-                break;
+        assert_eq!(queue.ahead(0, 0, 4).len(), 4);
+        // 76 wait: 9 for each slot, of which it has some.
+        assert_eq!(queue.ahead(0, 4, 48).len(), 5);
+        assert_eq!(queue.ahead(0, 9, 48).len(), 0);
+        let mut held = 0;
+        while let Take::Job(job) = queue.take(1) {
+            let more = queue.ahead(1, held, 48);
+            held += more.len();
+            let waiting = queue.lock().waiting.len();
+            assert!(held <= 9 && (more.is_empty() || held <= 1 + waiting / 8), "{held} with {waiting}");
+            settle(&queue, 1, &job, Verdict::Pass);
+            for job in more {
+                assert_eq!(settle(&queue, 1, &job, Verdict::Pass), Some(Verdict::Pass));
             }
-            taken += jobs.len();
+            held = 0;
         }
-        assert_eq!(taken, 8);
+        // A slot that is gone leaves the rest to the other.
+        let queue = super::tests::queue(&ids, &["g0", "g1"], |_| {});
+        queue.leave(1);
+        assert_eq!(queue.ahead(0, 0, 48).len(), 16);
+    }
+
+    #[test]
+    fn what_is_tried_again_is_not_held_and_holds_nothing_up() {
+        let queue = queue(&["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"], &["g0"], |_| {});
+        let job = take(&queue, 0, "0");
+        assert_eq!(settle(&queue, 0, &job, Verdict::Fail), None);
+        let held: Vec<String> = queue.ahead(0, 0, 48).iter().map(|job| job.case.id.clone()).collect();
+        assert_eq!(held, ["1", "2"]);
+        assert!(take(&queue, 0, "0").fresh);
     }
 }

@@ -418,14 +418,14 @@ impl Slot<'_> {
     fn look_ahead(&self, live: &mut Worker, ahead: &mut VecDeque<Job>) {
         // Neighbours often share a kernel, which one thread compiles: a wide look keeps all busy.
         let wanted = 6 * self.plan.knobs.compile_threads as usize;
-        let missing = wanted.saturating_sub(ahead.len());
         // A new worker knows of none, however many were taken for the one before.
-        if 2 * missing <= wanted && live.cases_run > 0 {
+        let known = if live.cases_run > 0 { ahead.len() } else { 0 };
+        if 2 * known >= wanted {
             return;
         }
         self.tell_held();
-        ahead.extend(self.source.ahead(self.index, missing));
-        live.prepare(ahead.iter().map(|job| &*job.case));
+        ahead.extend(self.source.ahead(self.index, ahead.len(), wanted));
+        live.prepare(ahead.iter().skip(known).map(|job| &*job.case));
     }
 
     fn settle(&self, job: &Job, mut result: CaseResult) {

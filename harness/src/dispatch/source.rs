@@ -32,9 +32,10 @@ pub(crate) trait Source: Sync {
     fn take(&self, slot: usize) -> Take;
 
     /// Jobs that this slot will most likely run next, so that they can be
-    /// prepared; they are taken as by [`Source::take`]. At most `count`.
-    fn ahead(&self, slot: usize, count: usize) -> Vec<Job> {
-        let _ = (slot, count);
+    /// prepared; they are taken as by [`Source::take`]. The slot has `held` such jobs and
+    /// wants `wanted`.
+    fn ahead(&self, slot: usize, held: usize, wanted: usize) -> Vec<Job> {
+        let _ = (slot, held, wanted);
         Vec::new()
     }
 

@@ -39,23 +39,35 @@ impl History {
         &self.lock
     }
 
-    /// What earlier runs say, as far as it can be read.
+    /// What earlier runs say, as far as it can be read. How long a case takes that never ran on
+    /// such a GPU is taken from GPUs of other kinds: that is enough to begin with the long ones.
     pub(crate) fn known(&self) -> BTreeMap<String, Known> {
-        let known = |row: DurationRow| {
+        let others = self.lock.parent().filter(|_| !self.is_simulated()).map(Self::of_gpus).unwrap_or_default();
+        let others = others.iter().filter(|other| other.dir != self.dir).flat_map(Self::durations);
+        let mut known: BTreeMap<String, Known> = others
+            .map(|row| (row.known_ns(), row.case_id))
+            .map(|(dur_ns, case_id)| (case_id, Known { dur_ns, failed: false }))
+            .collect();
+        known.extend(self.durations().into_iter().map(|row| {
             let failed = !(row.outcome == "pass" || row.outcome.starts_with("skip"));
             let dur_ns = row.known_ns();
             (row.case_id, Known { dur_ns, failed })
-        };
-        self.durations().into_iter().map(known).collect()
+        }));
+        known
+    }
+
+    /// Whether these are not the tables of a GPU.
+    fn is_simulated(&self) -> bool {
+        self.dir.ends_with("simulator") || self.dir.ends_with("reference")
     }
 
     /// The tables of all devices that are not simulated.
     pub(crate) fn of_gpus(results: &Path) -> Vec<Self> {
         let entries = std::fs::read_dir(results.join("history")).into_iter().flatten().flatten();
         let mut dirs: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-        dirs.retain(|dir| !(dir.ends_with("simulator") || dir.ends_with("reference")));
         dirs.sort();
-        dirs.into_iter().map(|dir| Self { dir, lock: results.join("lock") }).collect()
+        let all = dirs.into_iter().map(|dir| Self { dir, lock: results.join("lock") });
+        all.filter(|history| !history.is_simulated()).collect()
     }
 
     /// The last run of each case, for selection.
@@ -217,6 +229,23 @@ mod tests {
         assert_eq!(history.known()["A.b"], Known { dur_ns: None, failed: true });
         add(row("A.b", "pass", 8_000_000));
         assert_eq!(last("A.b"), (LastVerdict::Pass, 1, Some(8_000_000)));
+    }
+
+    #[test]
+    fn what_never_ran_on_such_a_gpu_is_as_long_as_on_another_one() {
+        let root = Scratch::new("history-others");
+        let add = |device: &str, row| History::of(&root, device).add("r", "c", &[row]).expect("adds");
+        add("NVIDIA A", row("A.a", "pass", 4_000_000));
+        add("NVIDIA B", row("A.a", "fail.numerics", 6_000_000));
+        add("NVIDIA B", row("A.b", "fail.numerics", 8_000_000));
+        add("simulator", row("A.c", "pass", 2_000_000));
+        let known = |device: &str, id: &str| History::of(&root, device).known().get(id).copied();
+        let of = |ms: u64, failed| Some(Known { dur_ns: Some(ms * 1_000_000), failed });
+        assert_eq!(known("NVIDIA A", "A.a"), of(4, false));
+        // What failed elsewhere has not failed here.
+        assert_eq!(known("NVIDIA A", "A.b"), of(8, false));
+        assert_eq!(known("NVIDIA B", "A.b"), of(8, true));
+        assert_eq!((known("NVIDIA A", "A.c"), known("simulator", "A.a")), (None, None));
     }
 
     #[test]

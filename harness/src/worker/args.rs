@@ -186,34 +186,41 @@ fn fill_dense(data: &mut [u8], draw: &Draw<'_>) {
     }
     let (first, rest) = data.split_at_mut(period);
     fill_drawn(first, draw);
-    for part in rest.chunks_mut(period) {
-        part.copy_from_slice(&first[..part.len()]);
-    }
+    in_parts(rest, period, cores(), &|_, part| part.copy_from_slice(&first[..part.len()]));
 }
 
 fn fill_drawn(data: &mut [u8], draw: &Draw<'_>) {
     let width = draw.dtype.bytes();
     let count = data.len() / width;
     // How many threads there are takes longer to ask than a small tensor to fill.
-    let threads = match count > CHUNK {
-        true => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-        false => 1,
-    };
+    let threads = if count > CHUNK { cores() } else { 1 };
     let chunk = count.div_ceil(threads).max(CHUNK);
-    let parts = Mutex::new(data.chunks_mut(chunk * width).enumerate());
+    in_parts(data, chunk * width, threads, &|n, part| {
+        for (i, element) in part.chunks_exact_mut(width).enumerate() {
+            let encoded = storage::encode(draw.dtype, draw.value((n * chunk + i) as u64));
+            element.copy_from_slice(&encoded[..width]);
+        }
+    });
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Fills each part of so many bytes on several threads; `fill` also gets the part's number.
+fn in_parts(data: &mut [u8], size: usize, threads: usize, fill: &(dyn Fn(usize, &mut [u8]) + Sync)) {
+    let count = data.len().div_ceil(size);
+    let parts = Mutex::new(data.chunks_mut(size).enumerate());
     let work = || {
         loop {
             let next = parts.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((n, part)) = next else { return };
-            for (i, element) in part.chunks_exact_mut(width).enumerate() {
-                let encoded = storage::encode(draw.dtype, draw.value((n * chunk + i) as u64));
-                element.copy_from_slice(&encoded[..width]);
-            }
+            fill(n, part);
         }
     };
     std::thread::scope(|scope| {
         // This thread is enough where no other one is to be had.
-        let mut helpers = 1..count.div_ceil(chunk);
+        let mut helpers = 1..count.min(threads);
         while helpers.next().is_some() && std::thread::Builder::new().spawn_scoped(scope, work).is_ok() {}
         work();
     });

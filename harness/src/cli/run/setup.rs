@@ -137,13 +137,7 @@ pub(in crate::cli) fn sample(options: &RunOptions, mut chosen: Chosen) -> Chosen
 /// since nobody knows what its driver maps.
 fn memory_limit(options: &RunOptions, devices: &Devices) -> Option<u64> {
     let on_gpu = devices.slots.iter().any(|slot| matches!(slot.device, DeviceSpec::Cuda { .. }));
-    options.workers.memory.or_else(|| if on_gpu { None } else { machine_memory() })
-}
-
-fn machine_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    Some(total.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+    options.workers.memory.or_else(|| if on_gpu { None } else { devices::machine_memory() })
 }
 
 /// The options that select the device of a slot.

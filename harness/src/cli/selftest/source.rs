@@ -144,9 +144,9 @@ impl Source for Faults {
     }
 
     /// The rest of the slot's unit: what comes after it may be another slot's.
-    fn ahead(&self, slot: usize, count: usize) -> Vec<Job> {
+    fn ahead(&self, slot: usize, held: usize, wanted: usize) -> Vec<Job> {
         let mut state = self.lock();
-        (0..count).map_while(|_| state.hand_out(slot)).collect()
+        (held..wanted).map_while(|_| state.hand_out(slot)).collect()
     }
 
     fn settle(&self, job: &Job, result: &mut CaseResult) -> Settled {

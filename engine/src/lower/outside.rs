@@ -11,25 +11,25 @@
 //! inside is NaN, and so is every sum. That needs the maximum of `x` itself,
 //! over the same dimensions, of at least one element.
 
-use super::context::Lowering;
+use super::facts::Facts;
 use crate::num::{BinaryOp, DType, DTypeClass, ReduceOp, UnaryOp, Value, eval};
-use crate::schedule::{AxisId, Compute, Memory, ScheduledFusion, TvId, TvOp, TvOperand};
+use crate::schedule::{AxisId, Compute, TvId, TvOp, TvOperand};
 use crate::util::SecondaryMap;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known of each tensor outside; none where nothing is.
-type OutsideValues = SecondaryMap<TvId, Option<Outside>>;
+type OutsideValues = SecondaryMap<TvId, Option<Known>>;
 
 /// What is known of a value outside.
 #[derive(Clone, Copy)]
-struct Outside {
+struct Known {
     value: Value,
     /// Whether it may be NaN instead, and then so is a value inside. Only
     /// operations that keep NaN may follow, down to the reduction.
     or_nan: bool,
 }
 
-impl Outside {
+impl Known {
     fn certain(value: Value) -> Self {
         Self { value, or_nan: false }
     }
@@ -40,31 +40,40 @@ impl Outside {
     }
 }
 
-impl Lowering<'_> {
+/// What registers hold outside, and who relies on it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outside {
+    /// The reduction whose neutral element fills registers outside the tensor.
+    fill: Option<ReduceOp>,
+    /// Accumulations that the fill makes harmless outside.
+    untested: BTreeSet<TvId>,
+}
+
+impl Outside {
     /// Chooses the fill, and finds the accumulations that need no test.
-    pub(super) fn choose_fill(&mut self) {
-        let reductions: Vec<TvId> = self.scheduled.tensors.ids().filter(|tv| self.accumulates(*tv)).collect();
+    pub(super) fn new(facts: &Facts<'_>) -> Self {
+        let reductions: Vec<TvId> = facts.scheduled.tensors.ids().filter(|tv| facts.accumulates(*tv)).collect();
         let mut candidates = vec![None];
         for tv in &reductions {
-            let op = self.reduce_op(*tv).ok();
+            let op = facts.reduce_op(*tv).ok();
             if !candidates.contains(&op) {
                 candidates.push(op);
             }
         }
         if reductions.is_empty() {
-            return;
+            return Self::default();
         }
-        let order = self.scheduled.topological();
+        let order = facts.scheduled.topological();
         let mut best: Option<(Option<ReduceOp>, BTreeSet<TvId>)> = None;
         for candidate in candidates {
             // Mostly, all reduce over the same dimensions.
             let mut known: BTreeMap<BTreeSet<AxisId>, OutsideValues> = BTreeMap::new();
             let mut neutral = BTreeSet::new();
             for tv in &reductions {
-                let roots = self.reduced_roots(*tv);
+                let roots = facts.reduced_roots(*tv);
                 let values =
-                    known.entry(roots).or_insert_with_key(|roots| self.outside_values(&order, roots, candidate));
-                if self.is_neutral_outside(*tv, values) {
+                    known.entry(roots).or_insert_with_key(|roots| facts.outside_values(&order, roots, candidate));
+                if facts.is_neutral_outside(*tv, values) {
                     neutral.insert(*tv);
                 }
             }
@@ -72,33 +81,40 @@ impl Lowering<'_> {
                 best = Some((candidate, neutral));
             }
         }
-        if let Some((fill, neutral)) = best {
-            self.fill = fill;
-            self.untested = neutral;
-        }
+        best.map(|(fill, untested)| Self { fill, untested }).unwrap_or_default()
     }
 
-    /// The fill of a load: the neutral element of the chosen reduction, or zero.
-    pub(super) fn fill_value(&self, dtype: DType, fill: Option<ReduceOp>) -> Value {
-        match (fill, dtype.class()) {
-            (Some(op), _) => eval::reduce_identity(op, dtype),
-            (None, DTypeClass::Float) => Value::Float(0.0),
-            (None, DTypeClass::Int) => Value::Int(0),
-            (None, DTypeClass::Bool) => Value::Bool(false),
-            (None, DTypeClass::Complex) => Value::Complex(0.0, 0.0),
-        }
+    /// What a load leaves in registers of a type outside.
+    pub(super) fn fill_of(&self, _: TvId, dtype: DType) -> Value {
+        fill_value(dtype, self.fill)
     }
 
-    /// The roots that a reduction combines over; empty for other tensors.
-    fn reduced_roots(&self, tv: TvId) -> BTreeSet<AxisId> {
-        match &self.scheduled.tensors[tv].op {
-            Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) => {
-                over.iter().flat_map(|axis| self.scheduled.axes.roots_of(*axis)).collect()
-            }
-            _ => BTreeSet::new(),
-        }
+    /// Whether somebody relies on what a load leaves outside.
+    pub(super) fn is_relied_on(&self, _: TvId) -> bool {
+        !self.untested.is_empty()
     }
 
+    /// Whether an accumulation must test its indices: its operand is no partial
+    /// result, and holds no neutral element outside.
+    pub(super) fn is_tested(&self, facts: &Facts<'_>, tv: TvId) -> bool {
+        let tensors = &facts.scheduled.tensors;
+        let complete = facts.scheduled.producers(tv).iter().any(|from| !tensors[*from].partial.is_empty());
+        facts.accumulates(tv) && !complete && !self.untested.contains(&tv)
+    }
+}
+
+/// The neutral element of a reduction, or zero.
+fn fill_value(dtype: DType, fill: Option<ReduceOp>) -> Value {
+    match (fill, dtype.class()) {
+        (Some(op), _) => eval::reduce_identity(op, dtype),
+        (None, DTypeClass::Float) => Value::Float(0.0),
+        (None, DTypeClass::Int) => Value::Int(0),
+        (None, DTypeClass::Bool) => Value::Bool(false),
+        (None, DTypeClass::Complex) => Value::Complex(0.0, 0.0),
+    }
+}
+
+impl Facts<'_> {
     fn is_neutral_outside(&self, tv: TvId, known: &OutsideValues) -> bool {
         let data = &self.scheduled.tensors[tv];
         let Some(TvOp { compute: Compute::Reduce { op, .. }, inputs }) = &data.op else { return false };
@@ -125,17 +141,17 @@ impl Lowering<'_> {
         roots: &BTreeSet<AxisId>,
         fill: Option<ReduceOp>,
         known: &OutsideValues,
-    ) -> Option<Outside> {
+    ) -> Option<Known> {
         let data = &self.scheduled.tensors[tv];
         let op = data.op.as_ref()?;
         let operand = |operand: &TvOperand| match operand {
             TvOperand::Tv(tv) => known[*tv],
-            TvOperand::Scalar(scalar) => self.scheduled.fusion.const_scalar(*scalar).map(Outside::certain),
+            TvOperand::Scalar(scalar) => self.scheduled.fusion.const_scalar(*scalar).map(Known::certain),
         };
         match (&op.compute, op.inputs.as_slice()) {
             (Compute::Copy, [TvOperand::Tv(from)]) if self.is_global(*from) => {
                 let covers = roots.iter().all(|root| data.has_root(*root));
-                covers.then(|| Outside::certain(self.fill_value(data.dtype, fill)))
+                covers.then(|| Known::certain(fill_value(data.dtype, fill)))
             }
             (Compute::Copy, [a]) => operand(a),
             (Compute::Cast, [a]) => {
@@ -154,7 +170,7 @@ impl Lowering<'_> {
                 if !self.class.has_empty && self.is_maximum_of(*b, *x, roots) =>
             {
                 let value = operand(a)?.value;
-                (value == Value::Float(f64::NEG_INFINITY)).then_some(Outside { value, or_nan: true })
+                (value == Value::Float(f64::NEG_INFINITY)).then_some(Known { value, or_nan: true })
             }
             (Compute::Binary(op), [a, b]) => {
                 use BinaryOp::{Add, Maximum, Minimum, Mul, Sub};
@@ -164,50 +180,10 @@ impl Lowering<'_> {
                 };
                 let (a, b) = (operand(a)?, operand(b)?);
                 let keeps_nan = matches!(op, Add | Sub | Mul | Maximum | Minimum);
-                let both = Outside { value: a.value, or_nan: a.or_nan || b.or_nan };
+                let both = Known { value: a.value, or_nan: a.or_nan || b.or_nan };
                 both.map(keeps_nan, |value| eval::binary(*op, dtype, value, b.value))
             }
             _ => None,
         }
     }
-
-    /// Whether `b` is the maximum of `x` over `roots`, perhaps broadcast.
-    pub(super) fn is_maximum_of(&self, b: TvId, x: TvId, roots: &BTreeSet<AxisId>) -> bool {
-        let mut reduced = self.behind_moves(b);
-        loop {
-            let Some(TvOp { compute: Compute::Reduce { op: ReduceOp::Max, .. }, inputs }) =
-                &self.scheduled.tensors[reduced].op
-            else {
-                return false;
-            };
-            let [TvOperand::Tv(from)] = *inputs.as_slice() else { return false };
-            if self.scheduled.tensors[from].source != self.scheduled.tensors[reduced].source {
-                // Copies for other users stem from the same tensor of the fusion.
-                let source = |tv: TvId| self.scheduled.tensors[self.behind_moves(tv)].source;
-                return self.reduced_roots(reduced) == *roots && source(from) == source(x);
-            }
-            // The last stage of a reduction that was split.
-            reduced = self.behind_moves(from);
-        }
-    }
-
-    /// The tensor that another one is only a copy of.
-    pub(super) fn behind_moves(&self, tv: TvId) -> TvId {
-        self.copied[tv].unwrap_or(tv)
-    }
-}
-
-/// For each tensor that is a copy of another one in registers, the first of such
-/// a chain of copies.
-pub(super) fn copies(scheduled: &ScheduledFusion) -> SecondaryMap<TvId, Option<TvId>> {
-    let mut copied: SecondaryMap<TvId, Option<TvId>> = SecondaryMap::new();
-    for tv in scheduled.topological() {
-        if let Some(TvOp { compute: Compute::Copy, inputs }) = &scheduled.tensors[tv].op
-            && let [TvOperand::Tv(from)] = *inputs.as_slice()
-            && scheduled.tensors[from].memory != Memory::Global
-        {
-            copied.set(tv, Some(copied[from].unwrap_or(from)));
-        }
-    }
-    copied
 }

@@ -1,0 +1,200 @@
+//! The pass that gives values memory: arrays of registers, and shared memory.
+//!
+//! In: the tree. Out: for each tensor that is not one value what array holds it, and for
+//! each exchange where it lies. Whether threads may overwrite there what others have still
+//! to read is not decided here: `sync` sees from the tree and from these places
+//! where a barrier is needed.
+//!
+//! Mostly each exchange has memory of its own ([`Sharing::Own`]). Then only loops
+//! bring threads back to it, and two copies take turns there: the barrier within one
+//! iteration's exchange separates two uses of one copy.
+//!
+//! Where that is too much ([`Sharing::Turns`]), exchanges share: of each element
+//! type there are two buffers, as large as the largest user, and exchanges take
+//! them in turn. (One arena of bytes for all types would need accesses of one
+//! memory under two types, which kernels do not have.) If two uses of a buffer have
+//! another exchange between them, its barrier separates them:
+//!
+//! * in straight code, taking turns is enough;
+//! * in a loop, the first exchange of the body has two copies of memory that no
+//!   other exchange of the loop uses, and iterations take them in turn: it stands
+//!   between the last exchange of one iteration and the second of the next, and the
+//!   others take turns as ever.
+//!
+//! In nested loops turns are not regular, and there are no copies.
+
+use super::context::identifier;
+use super::facts::Facts;
+use super::tree::{Body, ExchangeId, ExchangePlace, LoopTree, Node, SharedId, Step};
+use crate::diag::{Diagnostic, Result, code};
+use crate::num::DType;
+use crate::schedule::{AxisId, Memory, TvId};
+use crate::util::{PrimaryMap, SecondaryMap};
+use std::collections::BTreeMap;
+
+/// Tiles and exchanges are read and written by wide accesses.
+const WIDE_ALIGN: u32 = 16;
+
+/// Who uses which exchange memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// Each exchange has its own.
+    #[default]
+    Own,
+    /// Exchanges take turns.
+    Turns,
+}
+
+/// The memory of a kernel.
+#[derive(Debug, Default)]
+pub(super) struct Storage {
+    pub(super) arrays: SecondaryMap<TvId, Option<Array>>,
+    pub(super) shared: PrimaryMap<SharedId, Shared>,
+}
+
+/// What holds the elements of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Array {
+    /// Registers of each thread, so many.
+    Registers(i64),
+    /// Shared memory, in which each thread has elements of its own.
+    PerThread(SharedId),
+    /// Shared memory that all threads of a block reach.
+    Tile(SharedId),
+}
+
+/// An array of shared memory.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) name: String,
+    pub(super) dtype: DType,
+    pub(super) len: i64,
+    pub(super) align: u32,
+}
+
+/// Which of the buffers of a type that exchanges share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Slot {
+    /// One of the two that take turns.
+    Turn(bool),
+    /// That of the first exchange in a loop's body: two copies.
+    First,
+}
+
+/// Gives all tensors and exchanges of a tree their memory.
+pub(super) fn alloc(facts: &Facts<'_>, tree: &mut LoopTree, sharing: Sharing) -> Result<Storage> {
+    let mut storage = Storage::default();
+    for tv in facts.scheduled.tensors.ids().filter(|tv| !facts.is_global(*tv)) {
+        let array = array_of(facts, tv, &mut storage.shared)?;
+        storage.arrays.set(tv, Some(array));
+    }
+    let mut exchanges = Exchanges {
+        facts,
+        sharing,
+        shared: &mut storage.shared,
+        buffers: BTreeMap::new(),
+        turn: false,
+        loops: Vec::new(),
+        first_taken: false,
+    };
+    let body = std::mem::take(&mut tree.body);
+    exchanges.body(tree, &body);
+    tree.body = body;
+    Ok(storage)
+}
+
+fn array_of(facts: &Facts<'_>, tv: TvId, shared: &mut PrimaryMap<SharedId, Shared>) -> Result<Array> {
+    let data = &facts.scheduled.tensors[tv];
+    let mut add = |len, align| shared.push(Shared { name: identifier(&data.name), dtype: data.dtype, len, align });
+    if let Some(tile) = &data.tile {
+        if data.loops[..data.inline_at].iter().any(|own| own.parallel.is_thread()) {
+            let message = format!("the tile of {} stands among the threads that share it", data.name);
+            return Err(Diagnostic::unsupported(code::SCHEDULE_VERB, message)
+                .note("inline it into loops and loops over blocks only"));
+        }
+        let len = tile.axes.iter().try_fold(1, |len, axis| facts.constant_extent(*axis).map(|extent| len * extent))?;
+        return Ok(Array::Tile(add(len, WIDE_ALIGN)));
+    }
+    let len = facts.batch_len(tv)?;
+    if data.memory == Memory::Shared {
+        let threads = facts.block_threads()?;
+        return Ok(Array::PerThread(add(len * threads, data.dtype.bytes() as u32)));
+    }
+    Ok(Array::Registers(len))
+}
+
+/// Hands out exchange memory in the order of the tree.
+struct Exchanges<'a> {
+    facts: &'a Facts<'a>,
+    sharing: Sharing,
+    shared: &'a mut PrimaryMap<SharedId, Shared>,
+    buffers: BTreeMap<(DType, Slot), SharedId>,
+    /// Whose turn it is.
+    turn: bool,
+    /// The axes of the open loops.
+    loops: Vec<AxisId>,
+    /// Whether the open outermost loop has had its first exchange.
+    first_taken: bool,
+}
+
+impl Exchanges<'_> {
+    fn body(&mut self, tree: &mut LoopTree, body: &Body) {
+        for node in body {
+            if let Node::Reduce { step: Step::WriteWarps { exchange, .. } | Step::WriteRows { exchange }, .. } =
+                tree.nodes[*node]
+            {
+                self.place(tree, exchange);
+            }
+            let repeats = match &tree.nodes[*node] {
+                Node::Loop { own, .. } if self.facts.repeats(*own) => Some(own.axis),
+                _ => None,
+            };
+            if repeats.is_some() && self.loops.is_empty() {
+                self.first_taken = false;
+            }
+            self.loops.extend(repeats);
+            for at in 0..tree.bodies(*node).len() {
+                let inner = std::mem::take(tree.bodies_mut(*node)[at]);
+                self.body(tree, &inner);
+                *tree.bodies_mut(*node)[at] = inner;
+            }
+            if repeats.is_some() {
+                self.loops.pop();
+            }
+        }
+    }
+
+    fn place(&mut self, tree: &mut LoopTree, exchange: ExchangeId) {
+        let shares = self.sharing == Sharing::Turns;
+        let exchange = &mut tree.exchanges[exchange];
+        let place = match *self.loops.as_slice() {
+            [axis] if !shares || !self.first_taken => {
+                self.first_taken = true;
+                let shared = self.buffer(&exchange.name, exchange.dtype, Slot::First, 2 * exchange.len);
+                ExchangePlace { shared, turns: Some(axis) }
+            }
+            _ => {
+                let slot = Slot::Turn(self.turn);
+                self.turn = !self.turn;
+                let shared = self.buffer(&exchange.name, exchange.dtype, slot, exchange.len);
+                ExchangePlace { shared, turns: None }
+            }
+        };
+        exchange.place = Some(place);
+    }
+
+    /// The buffer of a slot, at least `len` long. What several exchanges use
+    /// bears the name of none.
+    fn buffer(&mut self, name: &str, dtype: DType, slot: Slot, len: i64) -> SharedId {
+        if let Some(known) = self.buffers.get(&(dtype, slot)) {
+            let shared = &mut self.shared[*known];
+            (shared.name, shared.len) = (format!("exchange_{dtype}"), shared.len.max(len));
+            return *known;
+        }
+        let shared = self.shared.push(Shared { name: name.to_string(), dtype, len, align: WIDE_ALIGN });
+        if self.sharing == Sharing::Turns {
+            self.buffers.insert((dtype, slot), shared);
+        }
+        shared
+    }
+}

@@ -1,0 +1,313 @@
+//! What the schedule says, in the form in which the passes ask for it. Nothing here
+//! changes once it is made, and nothing has expressions.
+
+use super::tree::{Exchange, ExchangeId, Step};
+use crate::diag::{Diagnostic, Result, code};
+use crate::num::{ReduceOp, Value};
+use crate::schedule::{
+    ArgClass, AxisId, Compute, Extent, Loop, Memory, ParallelType, ScheduledFusion, TvId, TvOp, TvOperand, Xform,
+};
+use crate::util::{PrimaryMap, SecondaryMap};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Lanes of a warp.
+pub(super) const WARP: i64 = 32;
+
+/// A scheduled fusion, and what follows from it.
+pub(super) struct Facts<'a> {
+    pub(super) scheduled: &'a ScheduledFusion,
+    pub(super) class: &'a ArgClass,
+    /// For each tensor those that read it.
+    pub(super) consumers: SecondaryMap<TvId, Vec<TvId>>,
+    /// The axis behind each place in the launch; of several that take turns there, one.
+    pub(super) places: BTreeMap<ParallelType, AxisId>,
+    /// For each copy of another tensor in registers, that tensor.
+    copied: SecondaryMap<TvId, Option<TvId>>,
+}
+
+/// The thread and block axes that a reduction combines over.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CrossThread {
+    pub(super) threads: Vec<ParallelType>,
+    pub(super) block_axes: Vec<AxisId>,
+    pub(super) blocks: bool,
+}
+
+impl CrossThread {
+    pub(super) fn any(&self) -> bool {
+        !self.threads.is_empty() || self.blocks
+    }
+}
+
+impl<'a> Facts<'a> {
+    pub(super) fn new(scheduled: &'a ScheduledFusion, class: &'a ArgClass) -> Result<Self> {
+        Ok(Self {
+            scheduled,
+            class,
+            consumers: scheduled.all_consumers(),
+            places: places(scheduled)?,
+            copied: copies(scheduled),
+        })
+    }
+
+    /// Whether a tensor is in global memory.
+    pub(super) fn is_global(&self, tv: TvId) -> bool {
+        self.scheduled.tensors[tv].memory == Memory::Global
+    }
+
+    /// The tensor in global memory that a tensor is a copy of, in registers or shared memory.
+    pub(super) fn loaded_from(&self, tv: TvId) -> Option<TvId> {
+        match &self.scheduled.tensors[tv].op {
+            Some(TvOp { compute: Compute::Copy, inputs }) if !self.is_global(tv) => match *inputs.as_slice() {
+                [TvOperand::Tv(from)] if self.is_global(from) => Some(from),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Whether the elements of a tensor are random.
+    pub(super) fn is_random(&self, tv: TvId) -> bool {
+        matches!(&self.scheduled.tensors[tv].op, Some(TvOp { compute: Compute::Random(_), .. }))
+    }
+
+    /// Whether a tensor is a reduction within each thread.
+    pub(super) fn accumulates(&self, tv: TvId) -> bool {
+        self.scheduled.is_reduction(tv) && !self.cross_thread(tv).any()
+    }
+
+    /// The operation of a reduction.
+    pub(super) fn reduce_op(&self, tv: TvId) -> Result<ReduceOp> {
+        match &self.scheduled.tensors[tv].op {
+            Some(TvOp { compute: Compute::Reduce { op, .. }, .. }) => Ok(*op),
+            _ => Err(Diagnostic::bug(format!("{} is not a reduction", self.scheduled.tensors[tv].name))),
+        }
+    }
+
+    /// The thread and block axes over which a tensor reduces.
+    pub(super) fn cross_thread(&self, tv: TvId) -> CrossThread {
+        let mut found = CrossThread::default();
+        for leaf in self.scheduled.reduced_leaves(tv) {
+            let Some(parallel) = self.scheduled.parallel_of(tv, leaf) else { continue };
+            if parallel.is_thread() {
+                found.threads.push(parallel);
+            } else if parallel.is_block() {
+                found.block_axes.push(leaf);
+                found.blocks = true;
+            }
+        }
+        found
+    }
+
+    /// The roots that a reduction combines over; empty for other tensors.
+    pub(super) fn reduced_roots(&self, tv: TvId) -> BTreeSet<AxisId> {
+        match &self.scheduled.tensors[tv].op {
+            Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) => {
+                over.iter().flat_map(|axis| self.scheduled.axes.roots_of(*axis)).collect()
+            }
+            _ => BTreeSet::new(),
+        }
+    }
+
+    /// The loops of a local tensor's array, outer to inner: those inside its
+    /// inline position that it does not reduce over.
+    pub(super) fn array_loops(&self, tv: TvId) -> Vec<Loop> {
+        let data = &self.scheduled.tensors[tv];
+        let reduced = self.scheduled.reduced_leaves(tv);
+        data.loops[data.inline_at..]
+            .iter()
+            .copied()
+            .filter(|own| own.parallel.is_loop() && !reduced.contains(&own.axis))
+            .collect()
+    }
+
+    /// Whether a local tensor is one value in the loops that are open, and not an element of
+    /// an array or a tile.
+    pub(super) fn is_single(&self, tv: TvId) -> bool {
+        self.scheduled.tensors[tv].tile.is_none() && self.array_loops(tv).is_empty()
+    }
+
+    /// The constant extent of a leaf that a local array runs over.
+    pub(super) fn constant_extent(&self, leaf: AxisId) -> Result<i64> {
+        self.scheduled.axes.constant_extent(leaf).ok_or_else(|| {
+            let name = &self.scheduled.axes[leaf].name;
+            Diagnostic::unsupported(
+                code::SCHEDULE_VERB,
+                format!("axis {name} has no constant extent, but a value is kept in registers along it"),
+            )
+            .note("order the loops so that it is shared by all users of the value, or split it by a constant")
+        })
+    }
+
+    /// The constant size of a thread axis; 1 where nothing is bound to it.
+    pub(super) fn block_dim(&self, parallel: ParallelType) -> Result<i64> {
+        self.places.get(&parallel).map_or(Ok(1), |axis| self.constant_extent(*axis))
+    }
+
+    /// Threads of a block.
+    pub(super) fn block_threads(&self) -> Result<i64> {
+        use ParallelType::{Tidx, Tidy, Tidz};
+        Ok(self.block_dim(Tidx)? * self.block_dim(Tidy)? * self.block_dim(Tidz)?)
+    }
+
+    /// How often a loop runs, if that is known.
+    pub(super) fn trips(&self, axis: AxisId) -> Option<i64> {
+        match self.scheduled.axes[axis].extent {
+            Extent::Const(extent) => Some(extent),
+            Extent::Scalar(scalar) => match self.scheduled.fusion.const_scalar(scalar)? {
+                Value::Int(extent) => Some(extent),
+                _ => None,
+            },
+            Extent::CeilDiv(of, factor) => Some((self.trips(of)? + factor - 1) / factor),
+            Extent::Product(a, b) => Some(self.trips(a)? * self.trips(b)?),
+            Extent::Plus(of, more) => Some(self.trips(of)? + more),
+            Extent::Share(..) | Extent::Shares(..) => None,
+        }
+    }
+
+    /// Whether a loop is one in the kernel: it does not run just once.
+    pub(super) fn repeats(&self, own: Loop) -> bool {
+        own.parallel.is_loop() && self.trips(own.axis) != Some(1)
+    }
+
+    /// The loads of a unit that its loop at `depth` makes one iteration ahead.
+    pub(super) fn loaded_ahead(&self, unit: &[TvId], own: Loop, depth: usize) -> Vec<TvId> {
+        let tensors = &self.scheduled.tensors;
+        let is_ahead =
+            |tv: &TvId| tensors[*tv].prefetch && tensors[*tv].inline_at == depth + 1 && self.loaded_from(*tv).is_some();
+        if own.parallel.is_loop() { unit.iter().copied().filter(is_ahead).collect() } else { Vec::new() }
+    }
+
+    /// The elements that each thread has of a tensor.
+    pub(super) fn batch_len(&self, tv: TvId) -> Result<i64> {
+        self.array_loops(tv).iter().try_fold(1, |len, own| Ok(len * self.constant_extent(own.axis)?))
+    }
+
+    /// The steps that combine a tensor's batch over thread axes; exchanges are added.
+    pub(super) fn steps(
+        &self,
+        tv: TvId,
+        along: &[ParallelType],
+        exchanges: &mut PrimaryMap<ExchangeId, Exchange>,
+    ) -> Result<Vec<Step>> {
+        let data = &self.scheduled.tensors[tv];
+        let name = super::context::identifier(&data.name);
+        let mut add = |suffix: &str, elements: i64| -> Result<ExchangeId> {
+            let len = elements * self.batch_len(tv)?;
+            Ok(exchanges.push(Exchange { name: format!("{name}_{suffix}"), dtype: data.dtype, len, place: None }))
+        };
+        let mut along = along.to_vec();
+        along.sort();
+        let [x, y, z] = [
+            self.block_dim(ParallelType::Tidx)?,
+            self.block_dim(ParallelType::Tidy)?,
+            self.block_dim(ParallelType::Tidz)?,
+        ];
+        match along.as_slice() {
+            [] => Ok(Vec::new()),
+            [ParallelType::Tidx] if x < WARP => {
+                if x & (x - 1) != 0 {
+                    return Err(Diagnostic::bug(format!("{x} threads in x are neither warps nor a power of two")));
+                }
+                Ok(vec![Step::Shuffle { width: x }])
+            }
+            [ParallelType::Tidx] => {
+                if x % WARP != 0 {
+                    return Err(Diagnostic::bug(format!("{x} threads in x are not whole warps")));
+                }
+                let mut steps = vec![Step::Shuffle { width: WARP }];
+                if x > WARP {
+                    let warps = x / WARP;
+                    let exchange = add("warps", y * z * warps)?;
+                    steps.extend([Step::WriteWarps { exchange, warps }, Step::ReadWarps { exchange, warps }]);
+                }
+                Ok(steps)
+            }
+            [ParallelType::Tidy] if y == 1 => Ok(Vec::new()),
+            [ParallelType::Tidy] => {
+                if y & (y - 1) != 0 || z != 1 {
+                    return Err(Diagnostic::bug(format!("{y} threads in y are not a power of two, or z is in use")));
+                }
+                let exchange = add("rows", x * y)?;
+                let mut steps = vec![Step::WriteRows { exchange }];
+                let halves = std::iter::successors(Some(y / 2), |half| Some(half / 2)).take_while(|half| *half >= 1);
+                steps.extend(halves.map(|half| Step::HalveRows { exchange, half }));
+                steps.push(Step::ReadRows { exchange });
+                Ok(steps)
+            }
+            _ => Err(Diagnostic::unsupported(
+                code::SCHEDULE_VERB,
+                format!("reduction of {name} over {} thread axes at once", along.len()),
+            )
+            .note("merge the axes, or reduce over one after the other")),
+        }
+    }
+
+    /// Whether an axis is the innermost part of another one, divided by splits alone.
+    pub(super) fn is_inner_part(&self, mut part: AxisId, of: Option<&AxisId>) -> bool {
+        while Some(&part) != of {
+            part = match self.scheduled.axes.def(part) {
+                Some(Xform::Split { input, inner, .. }) if *inner == part => *input,
+                _ => return false,
+            };
+        }
+        true
+    }
+
+    /// Whether `b` is the maximum of `x` over `roots`, perhaps broadcast.
+    pub(super) fn is_maximum_of(&self, b: TvId, x: TvId, roots: &BTreeSet<AxisId>) -> bool {
+        let mut reduced = self.behind_moves(b);
+        loop {
+            let Some(TvOp { compute: Compute::Reduce { op: ReduceOp::Max, .. }, inputs }) =
+                &self.scheduled.tensors[reduced].op
+            else {
+                return false;
+            };
+            let [TvOperand::Tv(from)] = *inputs.as_slice() else { return false };
+            if self.scheduled.tensors[from].source != self.scheduled.tensors[reduced].source {
+                // Copies for other users stem from the same tensor of the fusion.
+                let source = |tv: TvId| self.scheduled.tensors[self.behind_moves(tv)].source;
+                return self.reduced_roots(reduced) == *roots && source(from) == source(x);
+            }
+            // The last stage of a reduction that was split.
+            reduced = self.behind_moves(from);
+        }
+    }
+
+    /// The tensor that another one is only a copy of.
+    pub(super) fn behind_moves(&self, tv: TvId) -> TvId {
+        self.copied[tv].unwrap_or(tv)
+    }
+}
+
+/// The axis behind each place in the launch. Tensors may bind different axes of one length to
+/// threads; blocks are those of one axis.
+fn places(scheduled: &ScheduledFusion) -> Result<BTreeMap<ParallelType, AxisId>> {
+    let mut places = BTreeMap::new();
+    for own in scheduled.tensors.values().flat_map(|data| &data.loops).filter(|own| !own.parallel.is_loop()) {
+        let first = *places.entry(own.parallel).or_insert(own.axis);
+        let threads = [first, own.axis].map(|axis| scheduled.axes.constant_extent(axis));
+        if first != own.axis && (own.parallel.is_block() || threads[0] != threads[1]) {
+            let [first, own_name] = [first, own.axis].map(|axis| &scheduled.axes[axis].name);
+            let message = format!("{} is bound to {first} and to {own_name}", own.parallel.name());
+            return Err(Diagnostic::unsupported(code::SCHEDULE_VERB, message)
+                .note("tensors may share threads along axes of one constant length, blocks along one axis"));
+        }
+    }
+    Ok(places)
+}
+
+/// For each tensor that is a copy of another one in registers, the first of such
+/// a chain of copies.
+fn copies(scheduled: &ScheduledFusion) -> SecondaryMap<TvId, Option<TvId>> {
+    let mut copied: SecondaryMap<TvId, Option<TvId>> = SecondaryMap::new();
+    for tv in scheduled.topological() {
+        if let Some(TvOp { compute: Compute::Copy, inputs }) = &scheduled.tensors[tv].op
+            && let [TvOperand::Tv(from)] = *inputs.as_slice()
+            && scheduled.tensors[from].memory != Memory::Global
+        {
+            copied.set(tv, Some(copied[from].unwrap_or(from)));
+        }
+    }
+    copied
+}

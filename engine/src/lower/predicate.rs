@@ -1,0 +1,180 @@
+//! The pass that says where tests are needed.
+//!
+//! In: the tree of `place`, and what `outside` knows of values outside. Out: the same tree, in which
+//!
+//! * accumulations whose operand is not neutral outside are tested, and lanes of
+//!   a vector that lies inside as a whole, which is most of them, are taken without tests;
+//! * a load whose vectors may read over the end of a row is followed by a repair, if
+//!   somebody relies on what it holds there;
+//! * stores know at index 0 of which axes they happen.
+//!
+//! The terms of a test are expressions, and so made by `emit` (see `index`). Invariant: no
+//! test stands around a barrier or a shuffle.
+
+use super::facts::Facts;
+use super::outside::Outside;
+use super::tree::{Body, LoopTree, Node, NodeId, Wide};
+use crate::kernel::Unroll;
+use crate::schedule::{AxisId, Extent, Loop, ParallelType, TvId, Xform};
+use crate::util::SecondaryMap;
+use std::collections::BTreeSet;
+
+/// Adds tests and repairs to a tree.
+pub(super) fn predicate(facts: &Facts<'_>, outside: &Outside, tree: &mut LoopTree) {
+    let mut place: SecondaryMap<TvId, usize> = SecondaryMap::new();
+    facts.scheduled.topological().into_iter().enumerate().for_each(|(at, tv)| place.set(tv, at));
+    let body = std::mem::take(&mut tree.body);
+    let mut pass = Predicate { facts, outside, place, tree, last_block: BTreeSet::new() };
+    let body = pass.body(body);
+    tree.body = body;
+}
+
+struct Predicate<'a> {
+    facts: &'a Facts<'a>,
+    outside: &'a Outside,
+    /// Where tensors stand in topological order.
+    place: SecondaryMap<TvId, usize>,
+    tree: &'a mut LoopTree,
+    /// Block axes over which only the last block goes on.
+    last_block: BTreeSet<AxisId>,
+}
+
+impl Predicate<'_> {
+    fn body(&mut self, body: Body) -> Body {
+        let mut out = Body::with_capacity(body.len());
+        for node in body {
+            let repair = self.repair(node);
+            out.push(self.node(node));
+            out.extend(repair);
+        }
+        out
+    }
+
+    /// Rewrites a node; returns what stands in its place.
+    fn node(&mut self, node: NodeId) -> NodeId {
+        match &mut self.tree.nodes[node] {
+            Node::Accumulate { tv, tested } => {
+                *tested = self.outside.is_tested(self.facts, *tv);
+            }
+            Node::Store { tv, firsts } | Node::Wide { wide: Wide::Store { tv, firsts, .. }, .. } => {
+                *firsts = firsts_of(self.facts, *tv, &self.last_block);
+            }
+            Node::Grid { tvs, .. } => {
+                let axes = self.facts.cross_thread(tvs[0]).block_axes;
+                let (added, known): (Vec<_>, Vec<_>) =
+                    axes.into_iter().partition(|axis| !self.last_block.contains(axis));
+                debug_assert!(known.is_empty(), "grid reductions are not nested");
+                self.grid(node, &added);
+                return node;
+            }
+            _ => {}
+        }
+        if let Node::Wide { single, .. } = self.tree.nodes[node] {
+            self.node(single);
+        }
+        self.bodies(node);
+        match self.tree.nodes[node] {
+            Node::Loop { own, unroll: Unroll::Full, .. } if own.parallel == ParallelType::Vectorize => {
+                self.lanes(node, own)
+            }
+            _ => node,
+        }
+    }
+
+    fn bodies(&mut self, node: NodeId) {
+        let taken: Vec<Body> = self.tree.bodies_mut(node).into_iter().map(std::mem::take).collect();
+        let done: Vec<Body> = taken.into_iter().map(|body| self.body(body)).collect();
+        self.tree.bodies_mut(node).into_iter().zip(done).for_each(|(body, done)| *body = done);
+    }
+
+    /// In the last block, what depends on a grid reduction stands at all places of its axes.
+    fn grid(&mut self, node: NodeId, axes: &[AxisId]) {
+        let Node::Grid { body, .. } = &mut self.tree.nodes[node] else { return };
+        for inner in std::mem::take(body).iter() {
+            let last = matches!(self.tree.nodes[*inner], Node::LastBlock { .. });
+            if last {
+                self.last_block.extend(axes);
+            }
+            self.bodies(*inner);
+            if last {
+                axes.iter().for_each(|axis| {
+                    self.last_block.remove(axis);
+                });
+            }
+            if let Node::Grid { body, .. } = &mut self.tree.nodes[node] {
+                body.push(*inner);
+            }
+        }
+    }
+
+    /// The repair of a load whose nest ends here, if it may need one.
+    fn repair(&mut self, nest: NodeId) -> Option<NodeId> {
+        let (tv, loops) = self.tree.nest_of_load(nest)?;
+        let data = &self.facts.scheduled.tensors[tv];
+        if data.inline_at + loops != data.loops.len() || !self.outside.is_relied_on(tv) {
+            return None;
+        }
+        let is_wide = |node: &NodeId| matches!(&self.tree.nodes[*node], Node::Wide { wide: Wide::Load(_), .. });
+        if !self.tree.inside(&[nest]).iter().any(is_wide) {
+            return None;
+        }
+        let body = self.tree.copy(&[nest], &|node| match node {
+            Node::Wide { wide: Wide::Load(load), own, .. } => Some(Node::RepairLanes { load: *load, own: *own }),
+            _ => None,
+        });
+        Some(self.tree.add(Node::Repair { tv, body }))
+    }
+
+    /// Where accumulations test each lane of a loop: the loop once more, without tests, for
+    /// vectors that lie inside as a whole.
+    fn lanes(&mut self, node: NodeId, own: Loop) -> NodeId {
+        let inner = self.tree.inside(&[node]);
+        let mut tested: Vec<TvId> = inner
+            .iter()
+            .filter_map(|node| match self.tree.nodes[*node] {
+                Node::Accumulate { tv, tested: true } => Some(tv),
+                _ => None,
+            })
+            .collect();
+        tested.sort_by_key(|tv| self.place[*tv]);
+        // Loops inside the lanes have tests of their own.
+        let ends_here = |tv: &TvId| self.facts.scheduled.tensors[*tv].loop_axes().next_back() == Some(own.axis);
+        if tested.is_empty() || !tested.iter().all(ends_here) {
+            return node;
+        }
+        let inside = self.tree.copy(&[node], &|node| match *node {
+            Node::Accumulate { tv, .. } => Some(Node::Accumulate { tv, tested: false }),
+            _ => None,
+        });
+        self.tree.add(Node::Lanes { own, tested, inside, otherwise: vec![node] })
+    }
+}
+
+/// The axes at index 0 of which a tensor is written: of all places in the loops that
+/// hold the same element, the first writes it.
+fn firsts_of(facts: &Facts<'_>, tv: TvId, last_block: &BTreeSet<AxisId>) -> Vec<AxisId> {
+    let mut firsts: Vec<AxisId> = Vec::new();
+    for leaf in facts.scheduled.tensors[tv].loop_axes().filter(|leaf| !last_block.contains(leaf)) {
+        lacking_axes(facts, tv, leaf, &mut firsts);
+    }
+    firsts.retain(|axis| facts.scheduled.axes[*axis].extent != Extent::Const(1));
+    firsts.sort();
+    firsts.dedup();
+    firsts
+}
+
+/// The axes that an axis derives from, itself included, of which a tensor
+/// has no part: where it is merged of some that the tensor has and others
+/// that it has not, those others.
+fn lacking_axes(facts: &Facts<'_>, tv: TvId, axis: AxisId, found: &mut Vec<AxisId>) {
+    let axes = &facts.scheduled.axes;
+    let has = |root: &AxisId| facts.scheduled.tensors[tv].has_root(*root);
+    let roots = axes.roots_of(axis);
+    if !roots.iter().any(has) {
+        found.push(axis);
+    } else if !roots.iter().all(has) {
+        for input in axes.def(axis).map(Xform::inputs).unwrap_or_default() {
+            lacking_axes(facts, tv, input, found);
+        }
+    }
+}
