@@ -87,7 +87,8 @@ impl Scheduler {
         if self.policy == SchedPolicy::Greedy { u64::MAX } else { 1 }
     }
 
-    /// Whether a divergent branch runs its second side first.
+    /// Which of two legal orders is taken: whether a divergent branch runs its second side first, or
+    /// an asynchronous copy lands as soon as it is started.
     pub(crate) fn flip(&mut self) -> bool {
         match self.policy {
             SchedPolicy::Greedy | SchedPolicy::Lockstep => false,

@@ -45,7 +45,7 @@ impl<'a> Facts<'a> {
             scheduled,
             class,
             consumers: scheduled.all_consumers(),
-            places: places(scheduled)?,
+            places: scheduled.launch_axes()?,
             copied: copies(scheduled),
         })
     }
@@ -278,23 +278,6 @@ impl<'a> Facts<'a> {
     pub(super) fn behind_moves(&self, tv: TvId) -> TvId {
         self.copied[tv].unwrap_or(tv)
     }
-}
-
-/// The axis behind each place in the launch. Tensors may bind different axes of one length to
-/// threads; blocks are those of one axis.
-fn places(scheduled: &ScheduledFusion) -> Result<BTreeMap<ParallelType, AxisId>> {
-    let mut places = BTreeMap::new();
-    for own in scheduled.tensors.values().flat_map(|data| &data.loops).filter(|own| !own.parallel.is_loop()) {
-        let first = *places.entry(own.parallel).or_insert(own.axis);
-        let threads = [first, own.axis].map(|axis| scheduled.axes.constant_extent(axis));
-        if first != own.axis && (own.parallel.is_block() || threads[0] != threads[1]) {
-            let [first, own_name] = [first, own.axis].map(|axis| &scheduled.axes[axis].name);
-            let message = format!("{} is bound to {first} and to {own_name}", own.parallel.name());
-            return Err(Diagnostic::unsupported(code::SCHEDULE_VERB, message)
-                .note("tensors may share threads along axes of one constant length, blocks along one axis"));
-        }
-    }
-    Ok(places)
 }
 
 /// For each tensor that is a copy of another one in registers, the first of such

@@ -160,6 +160,32 @@ pub(super) struct ExchangePlace {
     pub(super) turns: Option<AxisId>,
 }
 
+impl Node {
+    fn bodies(&self) -> Vec<&Body> {
+        match self {
+            Node::Loop { body, .. }
+            | Node::Ahead { body, .. }
+            | Node::Repair { body, .. }
+            | Node::Grid { body, .. }
+            | Node::LastBlock { body } => vec![body],
+            Node::Lanes { inside, otherwise, .. } => vec![inside, otherwise],
+            _ => Vec::new(),
+        }
+    }
+
+    fn bodies_mut(&mut self) -> Vec<&mut Body> {
+        match self {
+            Node::Loop { body, .. }
+            | Node::Ahead { body, .. }
+            | Node::Repair { body, .. }
+            | Node::Grid { body, .. }
+            | Node::LastBlock { body } => vec![body],
+            Node::Lanes { inside, otherwise, .. } => vec![inside, otherwise],
+            _ => Vec::new(),
+        }
+    }
+}
+
 impl LoopTree {
     /// Adds a node, which stands nowhere yet.
     pub(super) fn add(&mut self, node: Node) -> NodeId {
@@ -168,28 +194,12 @@ impl LoopTree {
 
     /// The bodies of a node, in the order in which they are written down.
     pub(super) fn bodies(&self, node: NodeId) -> Vec<&Body> {
-        match &self.nodes[node] {
-            Node::Loop { body, .. }
-            | Node::Ahead { body, .. }
-            | Node::Repair { body, .. }
-            | Node::Grid { body, .. }
-            | Node::LastBlock { body } => vec![body],
-            Node::Lanes { inside, otherwise, .. } => vec![inside, otherwise],
-            _ => Vec::new(),
-        }
+        self.nodes[node].bodies()
     }
 
     /// The same, to be rewritten.
     pub(super) fn bodies_mut(&mut self, node: NodeId) -> Vec<&mut Body> {
-        match &mut self.nodes[node] {
-            Node::Loop { body, .. }
-            | Node::Ahead { body, .. }
-            | Node::Repair { body, .. }
-            | Node::Grid { body, .. }
-            | Node::LastBlock { body } => vec![body],
-            Node::Lanes { inside, otherwise, .. } => vec![inside, otherwise],
-            _ => Vec::new(),
-        }
+        self.nodes[node].bodies_mut()
     }
 
     /// The nodes of a body and all inside them, outer before inner.
@@ -231,22 +241,13 @@ impl LoopTree {
             let mut node = self.nodes[*node].clone();
             let changed = change(&node);
             if changed.is_none() {
-                match &mut node {
-                    Node::Loop { body, .. }
-                    | Node::Ahead { body, .. }
-                    | Node::Repair { body, .. }
-                    | Node::Grid { body, .. }
-                    | Node::LastBlock { body } => *body = self.copy(body, change),
-                    Node::Lanes { inside, otherwise, .. } => {
-                        (*inside, *otherwise) = (self.copy(inside, change), self.copy(otherwise, change));
-                    }
-                    Node::Wide { single, .. } => {
-                        let copied = self.copy(&[*single], change);
-                        if let [copied] = *copied.as_slice() {
-                            *single = copied;
-                        }
-                    }
-                    _ => {}
+                for body in node.bodies_mut() {
+                    *body = self.copy(body, change);
+                }
+                if let Node::Wide { single, .. } = &mut node
+                    && let [copied] = *self.copy(&[*single], change).as_slice()
+                {
+                    *single = copied;
                 }
             }
             copies.push(self.add(changed.unwrap_or(node)));

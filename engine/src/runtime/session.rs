@@ -162,7 +162,8 @@ impl Session {
     }
 
     /// The same session with a folder of compiled kernels that it shares with other
-    /// processes, on a GPU; the simulator has no use for it. Results are the same.
+    /// processes, on a GPU; the simulator has no use for it. Results are the same. Said before
+    /// [`Session::scheduled`] makes others that share the device; behind it nothing changes.
     #[must_use]
     pub fn with_code_store(mut self, store: CodeStore) -> Self {
         if let Some(gpu) = self.own_gpu() {

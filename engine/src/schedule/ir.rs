@@ -3,11 +3,13 @@
 #![allow(missing_docs, reason = "fields of a variant are described by the variant")]
 
 use crate::axes::{AxisGraph, AxisId, AxisRef, ShiftId, Xform};
+use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{Fusion, ScalarId, TensorId};
 use crate::kernel::CacheHint;
 use crate::num::philox::Distribution;
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp};
 use crate::util::{PrimaryMap, SecondaryMap, entity_id};
+use std::collections::BTreeMap;
 
 entity_id!(
     /// A tensor of the scheduled fusion.
@@ -419,6 +421,24 @@ impl ScheduledFusion {
     /// What runs over an axis in the loops of a tensor; none if it is no loop of the tensor.
     pub fn parallel_of(&self, tv: TvId, axis: AxisId) -> Option<ParallelType> {
         self.tensors[tv].loops.iter().find(|own| own.axis == axis).map(|own| own.parallel)
+    }
+
+    /// The axis behind each place in the launch; of several that take turns there, one. Tensors may
+    /// bind different axes of one length to threads; blocks are those of one axis. Inputs have loops
+    /// as well, though nothing computes them.
+    pub fn launch_axes(&self) -> Result<BTreeMap<ParallelType, AxisId>> {
+        let mut places = BTreeMap::new();
+        for own in self.tensors.values().flat_map(|data| &data.loops).filter(|own| !own.parallel.is_loop()) {
+            let first = *places.entry(own.parallel).or_insert(own.axis);
+            let threads = [first, own.axis].map(|axis| self.axes.constant_extent(axis));
+            if first != own.axis && (own.parallel.is_block() || threads[0] != threads[1]) {
+                let [first, other] = [first, own.axis].map(|axis| &self.axes[axis].name);
+                let message = format!("{} is bound to {first} and to {other}", own.parallel.name());
+                return Err(Diagnostic::unsupported(code::SCHEDULE_VERB, message)
+                    .note("tensors may share threads along axes of one constant length, blocks along one axis"));
+            }
+        }
+        Ok(places)
     }
 
     /// Whether a tensor is a reduction.

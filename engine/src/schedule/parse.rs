@@ -255,22 +255,21 @@ impl<'a> Line<'a> {
     }
 
     fn number(&mut self) -> Result<i64> {
-        let value = self.word().and_then(|word| word.parse().ok());
-        let value = value.ok_or_else(|| self.expected("an integer"))?;
-        self.at += 1;
-        Ok(value)
+        self.parsed("an integer")
     }
 
     fn count(&mut self) -> Result<usize> {
-        let value = self.word().and_then(|word| word.parse().ok());
-        let value = value.ok_or_else(|| self.expected("a number of loops"))?;
-        self.at += 1;
-        Ok(value)
+        self.parsed("a number of loops")
     }
 
     fn small(&mut self) -> Result<u32> {
+        self.parsed("a number that is not negative, of at most 32 bits")
+    }
+
+    /// A word that is a number of a type.
+    fn parsed<T: std::str::FromStr>(&mut self, what: &str) -> Result<T> {
         let value = self.word().and_then(|word| word.parse().ok());
-        let value = value.ok_or_else(|| self.expected("a number that is not negative, of at most 32 bits"))?;
+        let value = value.ok_or_else(|| self.expected(what))?;
         self.at += 1;
         Ok(value)
     }

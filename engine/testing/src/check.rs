@@ -2,22 +2,21 @@
 
 use crate::device_calls::check_calls;
 use crate::fusions::{Limits, arguments, generate};
+use crate::kernel_runs::{load, on_gpu, on_simulator};
 use crate::random::{Drawn, DrawnProduct, ScheduledCase, draw, draw_product, draw_schedule};
 use crate::reference::alignments;
 use crate::{Draw, Reference};
-use engine::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
-use engine::backend::cuda::{Device, GuardedBuffer, LaunchArgs, LoadedKernel, check_zones, emit};
-use engine::backend::sim;
+use engine::backend::cuda::Device;
+use engine::backend::cuda::nvrtc::{Nvrtc, NvrtcSearch};
 use engine::diag::{Diagnostic, DiagnosticKind, Result};
 use engine::fusion::{Fusion, bind_args};
-use engine::kernel::{self, BoundLaunch, Kernel, ParamKind};
+use engine::kernel::{self, Kernel};
 use engine::num::{DType, storage};
 use engine::options::{DeviceDesc, NoTrace, Options, RunChecks, SimOptions, SimSchedule};
 use engine::refeval::{Tolerance, compare, evaluate};
 use engine::runtime::Session;
 use engine::tensor::{Arg, ArgMeta, HostTensor};
 use engine::text;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What became of a draw.
@@ -191,8 +190,8 @@ impl CheckTarget {
         kernel::verify(kernel)?;
         let launch = kernel::bind(kernel, &metas)?;
         let outputs = match self {
-            Self::Simulator => simulate(case, kernel, &launch, seed)?,
-            Self::Cuda(gpu) => gpu.run(case, kernel, &launch)?,
+            Self::Simulator => on_simulator(kernel, &launch, &case.args, &sim_options(seed))?,
+            Self::Cuda(gpu) => on_gpu(&load(&gpu.device, &gpu.nvrtc, kernel)?, kernel, &launch, &case.args)?,
         };
         for (i, expected) in evaluate(&case.fusion, &case.args)?.iter().enumerate() {
             let found = outputs.get(&(i as u32)).map(Vec::as_slice).unwrap_or_default();
@@ -256,64 +255,4 @@ fn difference(found: &[u8], expected: &HostTensor) -> Option<String> {
         storage::read(dtype, found, first),
         storage::read(dtype, &wanted, first)
     ))
-}
-
-type Outputs = BTreeMap<u32, Vec<u8>>;
-
-fn simulate(case: &ScheduledCase, kernel: &Kernel, launch: &BoundLaunch, seed: u64) -> Result<Outputs> {
-    let mut memory = sim::SimMemory::new(kernel, launch);
-    for (i, arg) in case.args.iter().enumerate() {
-        if let Arg::Tensor(tensor) = arg {
-            memory.fill_input(i as u32, &tensor.data)?;
-        }
-    }
-    let report = sim::run(kernel, launch, &mut memory, &sim_options(seed))?;
-    if report.unwritten.iter().any(|(.., missing)| *missing > 0) {
-        return Err(Diagnostic::bug(format!("elements are not written: {:?}", report.unwritten)));
-    }
-    let numbers = report.unwritten.iter().map(|(output, ..)| *output);
-    Ok(numbers.map(|output| (output, memory.output(output).unwrap_or_default().to_vec())).collect())
-}
-
-impl CheckGpu {
-    /// Runs a kernel in memory between zones; its outputs start as bytes that no result has throughout.
-    fn run(&self, case: &ScheduledCase, kernel: &Kernel, launch: &BoundLaunch) -> Result<Outputs> {
-        let source = emit(kernel);
-        let options = NvrtcOptions::new(self.device.desc().compute_capability, true);
-        let cubin = self.nvrtc.compile(&source, &options)?;
-        let loaded = LoadedKernel::load(&self.device, &cubin.bytes, &source)?;
-        let (mut buffers, mut outputs) = (BTreeMap::new(), Vec::new());
-        for param in kernel.params.values() {
-            let (ParamKind::Input { buffer, .. } | ParamKind::Output { buffer, .. } | ParamKind::Workspace { buffer }) =
-                param.kind
-            else {
-                continue;
-            };
-            let facts = &kernel.buffers[buffer];
-            let bytes = launch.buffer_lens.get(buffer).copied().unwrap_or(0) as usize * facts.dtype.bytes();
-            let mut memory = GuardedBuffer::new(&self.device, bytes, if facts.zeroed { 0 } else { 0xff })?;
-            match param.kind {
-                ParamKind::Input { input, .. } => {
-                    if let Some(Arg::Tensor(tensor)) = case.args.get(input as usize) {
-                        memory.upload(&tensor.data[..bytes.min(tensor.data.len())])?;
-                    }
-                }
-                ParamKind::Output { output, .. } => outputs.push((output, buffer, bytes)),
-                _ => {}
-            }
-            buffers.insert(buffer, memory);
-        }
-        let args = LaunchArgs::new(launch, |buffer| buffers.get(&buffer).map_or(0, GuardedBuffer::address));
-        loaded.launch(launch.grid, launch.block, &args)?;
-        let mut found = Outputs::new();
-        for (output, buffer, bytes) in outputs {
-            let mut data = vec![0; bytes];
-            buffers[&buffer].download(&mut data)?;
-            found.insert(output, data);
-        }
-        let names: Vec<String> = buffers.keys().map(ToString::to_string).collect();
-        let zones: Vec<(&str, &GuardedBuffer)> = names.iter().map(String::as_str).zip(buffers.values()).collect();
-        check_zones(&zones)?;
-        Ok(found)
-    }
 }

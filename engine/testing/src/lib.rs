@@ -8,6 +8,7 @@ mod data;
 pub mod device_calls;
 pub mod fusions;
 pub mod host;
+mod kernel_runs;
 pub mod litmus;
 pub mod random;
 pub mod reference;

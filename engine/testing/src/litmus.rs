@@ -13,9 +13,9 @@
 //! The simulator runs each under many schedules. A kernel with checks gives the same bytes under all of them,
 //! and on a GPU; one with a defect is never given to a GPU.
 
-use engine::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions};
-use engine::backend::cuda::{Device, GuardedBuffer, LaunchArgs, LoadedKernel, emit};
-use engine::backend::sim;
+use crate::kernel_runs;
+use engine::backend::cuda::Device;
+use engine::backend::cuda::nvrtc::Nvrtc;
 use engine::diag::{Diagnostic, DiagnosticKind, Result, code};
 use engine::kernel::{self, BoundLaunch, Kernel, ParamKind};
 use engine::num::{DType, Value, eval};
@@ -41,8 +41,8 @@ pub struct Litmus {
 }
 
 struct Check {
-    output: usize,
-    element: i64,
+    output: u32,
+    element: usize,
     value: f64,
 }
 
@@ -99,10 +99,11 @@ impl Litmus {
     }
 
     /// Runs it on the simulator under all schedules: the outputs that all of them give.
-    pub fn on_simulator(&self) -> Result<Vec<Vec<u8>>> {
-        let mut common: Option<Vec<Vec<u8>>> = None;
+    pub fn on_simulator(&self) -> Result<BTreeMap<u32, Vec<u8>>> {
+        let mut common: Option<BTreeMap<u32, Vec<u8>>> = None;
         for options in schedules() {
-            match (self.simulate(&options), self.is_defect()) {
+            let run = kernel_runs::on_simulator(&self.kernel, &self.launch, &self.args, &options);
+            match (run, self.is_defect()) {
                 (Ok(_), true) => return Err(self.wrong(format!("{options:?} finds nothing wrong"))),
                 (Err(error), true) => self.expect(&error, &options)?,
                 (Err(error), false) => return Err(error.note(format!("under {options:?}"))),
@@ -118,17 +119,6 @@ impl Litmus {
         Ok(common.unwrap_or_default())
     }
 
-    fn simulate(&self, options: &SimOptions) -> Result<Vec<Vec<u8>>> {
-        let mut memory = sim::SimMemory::new(&self.kernel, &self.launch);
-        for (input, arg) in (0..).zip(&self.args) {
-            if let Arg::Tensor(tensor) = arg {
-                memory.fill_input(input, &tensor.data)?;
-            }
-        }
-        sim::run(&self.kernel, &self.launch, &mut memory, options)?;
-        Ok((0..).map_while(|output| memory.output(output).map(<[u8]>::to_vec)).collect())
-    }
-
     fn expect(&self, error: &Diagnostic, options: &SimOptions) -> Result<()> {
         let named = |name: &String| match name.as_str() {
             "RACE" => error.code == code::RACE,
@@ -142,13 +132,11 @@ impl Litmus {
         Err(self.wrong(format!("{options:?} finds something else: {error}")))
     }
 
-    /// Runs it on a GPU, twice on the same memory of the kernel: its outputs.
-    pub fn on_gpu(&self, device: &Arc<Device>, nvrtc: &Nvrtc) -> Result<Vec<Vec<u8>>> {
-        let source = emit(&self.kernel);
-        let cubin = nvrtc.compile(&source, &NvrtcOptions::new(device.desc().compute_capability, true))?;
-        let loaded = LoadedKernel::load(device, &cubin.bytes, &source)?;
-        let first = self.launch_on(device, &loaded)?;
-        let again = self.launch_on(device, &loaded)?;
+    /// Runs it on a GPU, twice with what the kernel keeps between launches: its outputs.
+    pub fn on_gpu(&self, device: &Arc<Device>, nvrtc: &Nvrtc) -> Result<BTreeMap<u32, Vec<u8>>> {
+        let loaded = kernel_runs::load(device, nvrtc, &self.kernel)?;
+        let launch = || kernel_runs::on_gpu(&loaded, &self.kernel, &self.launch, &self.args);
+        let (first, again) = (launch()?, launch()?);
         if first != again {
             return Err(self.wrong("a second launch gives other values".into()));
         }
@@ -156,60 +144,21 @@ impl Litmus {
         Ok(first)
     }
 
-    fn launch_on(&self, device: &Arc<Device>, loaded: &LoadedKernel) -> Result<Vec<Vec<u8>>> {
-        let mut memory: BTreeMap<_, GuardedBuffer> = BTreeMap::new();
-        let mut outputs = Vec::new();
-        for param in self.kernel.params.values() {
-            let (ParamKind::Input { buffer, .. } | ParamKind::Output { buffer, .. } | ParamKind::Workspace { buffer }) =
-                param.kind
-            else {
-                continue;
-            };
-            let facts = &self.kernel.buffers[buffer];
-            let bytes = self.launch.buffer_lens[buffer] as usize * facts.dtype.bytes();
-            let held = match (param.kind, &self.args[..]) {
-                (ParamKind::Input { input, .. }, args) => match &args[input as usize] {
-                    Arg::Tensor(tensor) => GuardedBuffer::holding(device, &tensor.data)?,
-                    Arg::Scalar(..) => return Err(self.wrong("an input is a scalar".into())),
-                },
-                _ => GuardedBuffer::new(device, bytes, if facts.zeroed { 0 } else { 0xff })?,
-            };
-            if matches!(param.kind, ParamKind::Output { .. }) {
-                outputs.push(buffer);
-            }
-            memory.insert(buffer, held);
-        }
-        let args = LaunchArgs::new(&self.launch, |buffer| memory[&buffer].address());
-        loaded.launch(self.launch.grid, self.launch.block, &args)?;
-        for (buffer, held) in &memory {
-            held.check(&buffer.to_string())?;
-        }
-        let download = |buffer| {
-            let held: &GuardedBuffer = &memory[buffer];
-            let mut data = vec![0; held.len()];
-            held.download(&mut data).map(|()| data)
-        };
-        outputs.iter().map(download).collect()
-    }
-
     /// Whether outputs hold what the file says of them.
-    fn check(&self, outputs: &[Vec<u8>]) -> Result<()> {
-        let buffers: Vec<_> = self
-            .kernel
-            .params
-            .values()
-            .filter_map(|param| match param.kind {
-                ParamKind::Output { buffer, .. } => Some(buffer),
+    fn check(&self, outputs: &BTreeMap<u32, Vec<u8>>) -> Result<()> {
+        for Check { output, element, value } in &self.checks {
+            let buffer = self.kernel.params.values().find_map(|param| match param.kind {
+                ParamKind::Output { output: own, buffer } if own == *output => Some(buffer),
                 _ => None,
-            })
-            .collect();
-        for check in &self.checks {
-            let dtype = self.kernel.buffers[buffers[check.output]].dtype;
-            let len = outputs[check.output].len() / dtype.bytes();
-            let tensor = HostTensor::contiguous(dtype, &[len as i64], outputs[check.output].clone())?;
-            let found = tensor.values().nth(check.element as usize);
-            if found.map(|found| eval::cast(dtype, DType::F64, found)) != Some(Value::Float(check.value)) {
-                let Check { output, element, value } = check;
+            });
+            let (Some(buffer), Some(bytes)) = (buffer, outputs.get(output)) else {
+                return Err(self.wrong(format!("there is no output {output}")));
+            };
+            let dtype = self.kernel.buffers[buffer].dtype;
+            let len = (bytes.len() / dtype.bytes()) as i64;
+            let tensor = HostTensor::contiguous(dtype, &[len], bytes.clone())?;
+            let found = tensor.values().nth(*element);
+            if found.map(|found| eval::cast(dtype, DType::F64, found)) != Some(Value::Float(*value)) {
                 return Err(self.wrong(format!("element {element} of output {output} is {found:?}, not {value}")));
             }
         }
@@ -253,6 +202,8 @@ fn check(text: &str) -> Option<Check> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::backend::cuda::emit;
+    use engine::backend::cuda::nvrtc::NvrtcOptions;
 
     fn all() -> Vec<Litmus> {
         read_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("litmus")).unwrap_or_else(|error| panic!("{error}"))

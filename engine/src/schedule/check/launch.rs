@@ -17,25 +17,9 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Of the loops of all tensors. Those of threads have one constant length, those of blocks
-    /// are one axis.
+    /// Of the loops of all tensors, where a block has room for its threads.
     pub(super) fn new(scheduled: &ScheduledFusion) -> Result<Self> {
-        let mut axes: BTreeMap<ParallelType, AxisId> = BTreeMap::new();
-        // Inputs have loops as well, though nothing computes them.
-        let loops = scheduled.tensors.values().flat_map(|data| &data.loops);
-        for own in loops.filter(|own| !own.parallel.is_loop()) {
-            let first = *axes.entry(own.parallel).or_insert(own.axis);
-            let extents = [first, own.axis].map(|axis| scheduled.axes.constant_extent(axis));
-            let name = own.parallel.name();
-            if first != own.axis && (own.parallel.is_block() || extents[0] != extents[1]) {
-                let [first, other] = [first, own.axis].map(|axis| &scheduled.axes[axis].name);
-                return Err(Diagnostic::unsupported(
-                    code::SCHEDULE_VERB,
-                    format!("{name} is bound to {first} and to {other}"),
-                )
-                .note("tensors may share threads along axes of one constant length, blocks along one axis"));
-            }
-        }
+        let axes = scheduled.launch_axes()?;
         let threads = axes.iter().filter(|(place, _)| place.is_thread());
         let threads = threads.filter_map(|(_, axis)| scheduled.axes.constant_extent(*axis));
         let threads = threads.fold(1, i64::saturating_mul);
