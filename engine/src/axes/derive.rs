@@ -40,7 +40,12 @@ pub struct Way {
 impl Xform {
     /// What it says of the axes that it takes, from those that it makes.
     pub fn backward(&self) -> Way {
-        Way { from: self.outputs(), to: self.inputs() }
+        match *self {
+            Xform::Window { input, outer, inner, .. } => {
+                Way { from: SmallVec::from_slice(&[outer, inner]), to: SmallVec::from_slice(&[input]) }
+            }
+            _ => Way { from: self.outputs(), to: self.inputs() },
+        }
     }
 
     /// What it says of the axes that it makes, from those that it takes. The start of an
@@ -48,7 +53,7 @@ impl Xform {
     pub fn forward(&self) -> Option<Way> {
         match self {
             Xform::Align { .. } => None,
-            Xform::Split { .. } | Xform::Merge { .. } | Xform::Resize { .. } => {
+            Xform::Split { .. } | Xform::Merge { .. } | Xform::Resize { .. } | Xform::Window { .. } => {
                 Some(Way { from: self.inputs(), to: self.outputs() })
             }
         }
@@ -71,7 +76,9 @@ impl AxisGraph {
             Xform::Resize { left, right, .. } => Some([self[left].sign, self[right].sign]),
             _ => None,
         };
+        let is_window = |xform: XformId| matches!(self[xform], Xform::Window { .. });
         match source {
+            Source::Backward(xform) | Source::Forward(xform) if is_window(xform) => true,
             Source::Backward(xform) => resize(xform).is_some_and(|by| !by.into_iter().all(Sign::is_not_positive)),
             Source::Forward(xform) => resize(xform).is_some_and(|by| !by.into_iter().all(Sign::is_not_negative)),
             Source::Unknown | Source::Loop | Source::Picked => false,
@@ -82,7 +89,10 @@ impl AxisGraph {
 /// The transforms through which an axis may lead to others.
 fn sources_beside(graph: &AxisGraph, axis: AxisId) -> impl Iterator<Item = Source> {
     let back = graph[axis].defs.iter().map(|xform| Source::Backward(*xform));
-    back.chain(graph[axis].uses.iter().map(|xform| Source::Forward(*xform)))
+    let on = graph[axis].uses.iter().map(|xform| Source::Forward(*xform));
+    // The axis that numbers windows says with their own indices what they are laid over.
+    let numbers = graph[axis].uses.iter().filter(move |xform| !graph[**xform].divides(axis));
+    back.chain(on).chain(numbers.map(|xform| Source::Backward(*xform)))
 }
 
 /// The sources of all axes, from given loops.
@@ -168,7 +178,8 @@ impl Derivation {
         if matches!(own, Source::Unknown | Source::Loop | Source::Picked) {
             return vec![own];
         }
-        let back = graph[axis].uses.iter().map(|xform| Source::Backward(*xform));
+        let divided = graph[axis].uses.iter().filter(|xform| graph[**xform].divides(axis));
+        let back = divided.map(|xform| Source::Backward(*xform));
         let on = graph[axis].defs.iter().map(|xform| Source::Forward(*xform));
         let as_good = |source: &Source| {
             self.level(graph, *source).is_some_and(|(level, way)| {

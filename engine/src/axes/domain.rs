@@ -190,7 +190,10 @@ impl Check<'_> {
     fn sides(&self, xform: XformId, source: Source) -> (Vec<AxisId>, Vec<AxisId>) {
         let xform = &self.graph[xform];
         match source {
-            Source::Backward(_) => (xform.outputs().to_vec(), xform.inputs().to_vec()),
+            Source::Backward(_) => {
+                let way = xform.backward();
+                (way.from.to_vec(), way.to.to_vec())
+            }
             _ => (xform.inputs().to_vec(), xform.outputs().to_vec()),
         }
     }
@@ -247,9 +250,10 @@ impl Check<'_> {
     }
 
     /// The ways that lead to an axis from known ones, but by another transform than the given one.
-    fn other_ways(&self, xform: XformId, axis: AxisId) -> impl Iterator<Item = Way> {
-        let axis = &self.graph[axis];
-        let back = axis.uses.iter().filter(move |other| **other != xform).map(|other| self.graph[*other].backward());
+    fn other_ways(&self, xform: XformId, id: AxisId) -> impl Iterator<Item = Way> {
+        let axis = &self.graph[id];
+        let divided = axis.uses.iter().filter(move |other| **other != xform && self.graph[**other].divides(id));
+        let back = divided.map(|other| self.graph[*other].backward());
         let on = axis.defs.iter().filter(move |other| **other != xform);
         let on = on.filter_map(|other| self.graph[*other].forward());
         back.chain(on).filter(|way| way.from.iter().all(|axis| self.derivation.is_known(*axis)))
@@ -268,6 +272,8 @@ impl Check<'_> {
                     let signs = [self.graph[left].sign, self.graph[right].sign];
                     signs.iter().all(|sign| if backward { sign.is_not_negative() } else { sign.is_not_positive() })
                 }
+                // Windows lie side by side at least.
+                Xform::Window { .. } => backward,
                 Xform::Split { .. } | Xform::Merge { .. } | Xform::Align { .. } => true,
             }
         })
@@ -283,6 +289,12 @@ impl Check<'_> {
             axes.extend(new);
         }
         let axes = axes.into_iter().map(|axis| self.foreign_axis(axis, storage)).collect::<Result<Vec<_>>>()?;
+        if let Some(axis) = self.in_windows(reduced) {
+            return Err(refused(format!("windows of axis {} overlap, which is reduced", self.name(axis))));
+        }
+        if let (Some(axis), Storage::Global) = (self.in_windows(kept), storage) {
+            return Err(refused(format!("windows of axis {} overlap, which is written", self.name(axis))));
+        }
         if let Some(axis) = reduced.wanted.iter().find(|axis| !self.is_whole(**axis)) {
             return Err(refused(format!("the loops reach a part of axis {} only, which is reduced", self.name(*axis))));
         }
@@ -293,6 +305,14 @@ impl Check<'_> {
             }
             _ => Ok(Foreign { axes, partial }),
         }
+    }
+
+    /// An axis of which several indices of loops may be one.
+    fn in_windows(&self, steps: &Steps) -> Option<AxisId> {
+        steps.taken.iter().find_map(|(xform, source)| match (self.graph[*xform], source) {
+            (Xform::Window { input, .. }, Source::Backward(_)) => Some(input),
+            _ => None,
+        })
     }
 
     fn foreign_axis(&self, axis: AxisId, storage: Storage) -> Result<ForeignAxis> {

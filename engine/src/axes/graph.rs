@@ -85,6 +85,11 @@ pub enum Xform {
     /// `input = 0`, modulo `vector`. Index 0 of the output is then aligned in
     /// memory, whatever the row. The output's extent covers every shift.
     Align { input: AxisId, output: AxisId, vector: i64, shift: ShiftId },
+    /// `input = outer * step + inner - left - shift`: the windows of an axis, one for each index of
+    /// `outer`, which overlap where the extent of `inner` is more than `step`. The shift is that of
+    /// [`Xform::Align`], of rows of the given vector; 0 for none. The outer axis exists: it is the
+    /// number of parts into which others divide the input.
+    Window { input: AxisId, outer: AxisId, inner: AxisId, step: i64, left: i64, shift: Option<(i64, ShiftId)> },
     /// `output = input + left`, and `extent(output) = left + extent(input) + right`:
     /// a slice where they are negative, a padded axis or a part of a joined one where not.
     Resize { input: AxisId, output: AxisId, left: OffsetId, right: OffsetId },
@@ -98,13 +103,21 @@ impl Xform {
                 SmallVec::from_slice(&[input])
             }
             Xform::Merge { outer, inner, .. } => SmallVec::from_slice(&[outer, inner]),
+            Xform::Window { input, outer, .. } => SmallVec::from_slice(&[input, outer]),
         }
+    }
+
+    /// Whether an axis that it takes is what its results are indices of: all but the axis that
+    /// numbers windows.
+    pub fn divides(&self, axis: AxisId) -> bool {
+        !matches!(*self, Xform::Window { outer, .. } if outer == axis)
     }
 
     /// What it makes, outer to inner.
     pub fn outputs(&self) -> SmallVec<[AxisId; 2]> {
         match *self {
             Xform::Split { outer, inner, .. } => SmallVec::from_slice(&[outer, inner]),
+            Xform::Window { inner, .. } => SmallVec::from_slice(&[inner]),
             Xform::Merge { output, .. } | Xform::Align { output, .. } | Xform::Resize { output, .. } => {
                 SmallVec::from_slice(&[output])
             }
@@ -223,6 +236,18 @@ impl AxisGraph {
         output
     }
 
+    /// Lays windows of `width` indices over an axis, one for each index of `outer`. See [`Xform::Window`].
+    pub fn window(
+        &mut self,
+        (input, outer): (AxisId, AxisId),
+        (width, step, left): (i64, i64, i64),
+        shift: Option<(i64, ShiftId)>,
+    ) -> AxisId {
+        let inner = self.derived(format!("{}.w", self.axes[input].name), Extent::Const(width));
+        self.push(Xform::Window { input, outer, inner, step, left, shift });
+        inner
+    }
+
     /// Cuts an axis or adds to it, on both sides; `extent` is what that makes of it.
     pub fn resize(&mut self, input: AxisId, extent: Extent, left: Offset, right: Offset) -> AxisId {
         let output = self.derived(format!("{}.r", self.axes[input].name), extent);
@@ -299,7 +324,8 @@ impl AxisGraph {
     /// Whether some loops give an axis its index: they run over it, or over all that it became
     /// in one of the ways in which it was divided.
     pub fn covers(&self, axis: AxisId, is_loop: &impl Fn(AxisId) -> bool) -> bool {
-        let whole = |xform: &Xform| xform.outputs().iter().all(|part| self.covers(*part, is_loop));
+        let whole =
+            |xform: &Xform| xform.divides(axis) && xform.outputs().iter().all(|part| self.covers(*part, is_loop));
         is_loop(axis) || self.uses(axis).any(whole)
     }
 
@@ -316,7 +342,7 @@ impl AxisGraph {
             if !seen.insert(axis) {
                 continue;
             }
-            for xform in self[axis].uses.iter().rev() {
+            for xform in self[axis].uses.iter().rev().filter(|xform| self[**xform].divides(axis)) {
                 stack.extend(self[*xform].outputs().into_iter().rev());
             }
         }

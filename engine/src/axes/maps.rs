@@ -12,6 +12,7 @@
 //! | merge `(o, i) -> m` | `o = m / n`, `i = m % n` | `m = o * n + i` |
 //! | align `a -> p` | `a = p - shift(row)` | |
 //! | resize `a -> r` | `a = r - left` | `r = a + left` |
+//! | window `(a, o) -> w` | `a = o * step + w - left - shift(row)` | `w = a + left + shift(row) - o * step` |
 //!
 //! **Tests.** An index may leave its axis at either end: loops of a split that does not divide
 //! run past it, a resized axis has other ends. Each index carries whether it is known to be at
@@ -203,6 +204,17 @@ impl<'a, E: Copy + Eq> IndexMap<'a, E> {
                 test_not_negative(b, index, &mut terms);
                 Indexed { index, lower_ok: true, upper_ok: false }
             }
+            Xform::Window { outer, inner, step, left, shift, .. } => {
+                let outer = self.value(b, outer, &mut terms)?;
+                let own = self.value(b, inner, &mut terms)?;
+                test_inside(b, inner, own, &mut terms)?;
+                let step = b.int(step);
+                let first = b.mul(outer.index, step);
+                let place = b.add(first, own.index);
+                let back = self.window_offset(b, axis, left, shift)?;
+                let lower_ok = outer.lower_ok && left == 0 && shift.is_none();
+                Indexed { index: b.sub(place, back), lower_ok, upper_ok: false }
+            }
             Xform::Resize { output, left, right, .. } => {
                 let resized = self.value(b, output, &mut terms)?;
                 Indexed {
@@ -239,6 +251,16 @@ impl<'a, E: Copy + Eq> IndexMap<'a, E> {
                 let scaled = b.mul(outer.index, factor);
                 Indexed { index: b.add(scaled, inner_value.index), ..outer }
             }
+            Xform::Window { input, outer, step, left, shift, .. } => {
+                let whole = self.value(b, input, &mut terms)?;
+                test_inside(b, input, whole, &mut terms)?;
+                let outer = self.value(b, outer, &mut terms)?;
+                let on = self.window_offset(b, input, left, shift)?;
+                let step = b.int(step);
+                let first = b.mul(outer.index, step);
+                let place = b.add(whole.index, on);
+                Indexed { index: b.sub(place, first), lower_ok: false, upper_ok: false }
+            }
             Xform::Align { .. } => return Err(self.unknown(axis)),
             Xform::Resize { input, left, right, .. } => {
                 let whole = self.value(b, input, &mut terms)?;
@@ -250,6 +272,20 @@ impl<'a, E: Copy + Eq> IndexMap<'a, E> {
             }
         };
         Ok(Derived { value, terms })
+    }
+
+    /// By how much windows of an axis lie before it, in the row at hand.
+    fn window_offset<B: IndexBuilder<Expr = E>>(
+        &self,
+        b: &mut B,
+        input: AxisId,
+        left: i64,
+        shift: Option<(i64, ShiftId)>,
+    ) -> Result<E> {
+        let left = b.int(left);
+        let Some((vector, shift)) = shift else { return Ok(left) };
+        let shift = b.shift(shift, input, vector)?;
+        Ok(b.add(left, shift))
     }
 }
 

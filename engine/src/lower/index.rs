@@ -5,7 +5,9 @@
 //!
 //! * split `a = o * f + i`: `idx(a) = idx(o) * f + idx(i)`;
 //! * merge `m = o * n + i`: `idx(o) = idx(m) / n`, `idx(i) = idx(m) % n`;
-//! * align `a = p - shift(row)`: `idx(a) = idx(p) - shift(row)`.
+//! * align `a = p - shift(row)`: `idx(a) = idx(p) - shift(row)`;
+//! * window `a = o * step + w - left - shift(row)`, and of the index in a window, where the axis has one from
+//!   other loops, `idx(w) = idx(a) + left + shift(row) - idx(o) * step`.
 //!
 //! **Predicates.** An index *overflows* when it may reach its axis's extent. A
 //! leaf does only where it is one iteration ahead. A split overflows its input unless it is exact, or when its
@@ -20,7 +22,7 @@ use super::context::{Bound, Lowering};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::ExprId;
 use crate::num::BinaryOp;
-use crate::schedule::{AxisId, RowShift, TensorLayout, TvId, Xform};
+use crate::schedule::{AxisId, RowShift, ShiftId, TensorLayout, TvId, Xform};
 
 impl Lowering<'_> {
     /// The index of an axis in the loops that are open now.
@@ -69,18 +71,37 @@ impl Lowering<'_> {
         }
         let mut uses = self.scheduled.axes.uses(axis);
         match self.scheduled.axes[axis].uses.len() {
-            0 | 1 => uses.next().copied(),
-            _ => uses.find(|xform| xform.outputs().iter().all(|part| self.is_open(*part))).copied(),
+            0 | 1 => uses.find(|xform| xform.divides(axis)).copied(),
+            _ => uses.find(|xform| xform.divides(axis) && self.leads_back(xform)).copied(),
         }
     }
 
     /// Whether open loops give an axis an index.
-    fn is_open(&self, axis: AxisId) -> bool {
-        let leads = |xform: &Xform| xform.outputs().iter().all(|part| self.is_open(*part));
+    pub(super) fn is_open(&self, axis: AxisId) -> bool {
+        let leads = |xform: &Xform| xform.divides(axis) && self.leads_back(xform);
         self.bound[axis].is_some() || self.scheduled.axes.uses(axis).any(leads)
     }
 
+    /// Whether open loops give what a transform makes an index, and so what it takes.
+    fn leads_back(&self, xform: &Xform) -> bool {
+        xform.outputs().iter().all(|part| self.is_open(*part))
+    }
+
+    /// The windows of which an axis is the index, if open loops run over something else.
+    fn window_of(&self, axis: AxisId) -> Option<Xform> {
+        let window = self.scheduled.axes.def(axis).filter(|xform| matches!(xform, Xform::Window { .. }));
+        window.filter(|_| !self.is_open(axis)).copied()
+    }
+
     fn resolve(&mut self, axis: AxisId, terms: &mut Vec<ExprId>) -> Result<Bound> {
+        if let Some(Xform::Window { input, outer, step, left, shift, .. }) = self.window_of(axis) {
+            let whole = self.resolve(input, terms)?.index;
+            let on = self.window_offset(input, left, shift)?;
+            let place = self.b.exprs().add(whole, on);
+            let first = self.window_start(outer, step, terms)?;
+            // Schedules are refused in which it may be outside of the window.
+            return Ok(Bound { index: self.b.exprs().sub(place, first), overflows: false });
+        }
         let Some(xform) = self.way(axis) else {
             let index = self.leaf(axis)?;
             return Ok(Bound { index, overflows: self.bound[axis].is_some_and(|bound| bound.overflows) });
@@ -120,14 +141,47 @@ impl Lowering<'_> {
                 self.add_term(term, terms);
                 Ok(Bound { index, overflows: true })
             }
+            Xform::Window { outer, inner, step, left, shift, .. } => {
+                let first = self.window_start(outer, step, terms)?;
+                let own = self.resolve(inner, terms)?;
+                if own.overflows {
+                    let width = self.extent(inner)?;
+                    self.test_below(own.index, width, terms);
+                }
+                let place = self.b.exprs().add(first, own.index);
+                let back = self.window_offset(axis, left, shift)?;
+                let index = self.b.exprs().sub(place, back);
+                if left > 0 || shift.is_some() {
+                    let zero = self.b.int(0);
+                    let term = self.b.exprs().binary(BinaryOp::Ge, index, zero);
+                    self.add_term(term, terms);
+                }
+                Ok(Bound { index, overflows: true })
+            }
             Xform::Resize { .. } => Err(Diagnostic::bug("no schedule resizes an axis")),
         }
     }
 
-    /// The linear offset of a global tensor at index 0 of a root.
+    /// Where the part of a window starts: `outer * step`.
+    fn window_start(&mut self, outer: AxisId, step: i64, terms: &mut Vec<ExprId>) -> Result<ExprId> {
+        let outer = self.resolve(outer, terms)?.index;
+        let step = self.b.int(step);
+        Ok(self.b.exprs().mul(outer, step))
+    }
+
+    /// How far before its part a window starts: `left + shift(row)`.
+    fn window_offset(&mut self, axis: AxisId, left: i64, shift: Option<(i64, ShiftId)>) -> Result<ExprId> {
+        let left = self.b.int(left);
+        let Some((vector, shift)) = shift else { return Ok(left) };
+        let shift = self.row_shift(self.scheduled.shifts[shift], axis, vector)?;
+        Ok(self.b.exprs().add(left, shift))
+    }
+
+    /// The linear offset of a global tensor at index 0 of a root, or of several that are merged.
     fn row_offset(&mut self, tv: TvId, root: AxisId) -> Result<ExprId> {
         let layout = self.layout(tv)?;
-        let (row, _) = self.linear_parts(tv, &layout, Some(root))?;
+        let own = self.scheduled.dimensions_of(tv, root).unwrap_or_else(|| vec![root]);
+        let (row, _) = self.linear_parts(tv, &layout, &own)?;
         Ok(row)
     }
 
@@ -173,35 +227,62 @@ impl Lowering<'_> {
     /// `row + (p - row % v) = (row / v) * v + p`, which is visibly aligned.
     pub(super) fn address(&mut self, tv: TvId) -> Result<ExprId> {
         let layout = self.layout(tv)?;
-        if let Some((root, output, vector)) = self.aligned_axis(tv, &layout) {
-            let (row, _) = self.linear_parts(tv, &layout, Some(root))?;
-            let mut terms = Vec::new();
-            let padded = self.resolve(output, &mut terms)?.index;
+        if let Some((axis, way, vector)) = self.aligned_axis(tv, &layout)? {
+            let row = self.row_offset(tv, axis)?;
+            let padded = self.padded_index(way)?;
             let vector = self.b.int(vector);
             let whole = self.b.exprs().div(row, vector);
             let base = self.b.exprs().mul(whole, vector);
             return Ok(self.b.exprs().add(base, padded));
         }
-        let (rest, last) = self.linear_parts(tv, &layout, None)?;
+        let (rest, last) = self.linear_parts(tv, &layout, &[])?;
         Ok(self.b.exprs().add(rest, last))
     }
 
-    /// The innermost memory axis of a tensor, if it is dense and aligned to a
-    /// reference with the same row offset: root, aligned axis, vector.
-    fn aligned_axis(&mut self, tv: TvId, layout: &TensorLayout) -> Option<(AxisId, AxisId, i64)> {
-        let innermost = layout.order.last().filter(|axis| axis.dense)?;
-        let axis = self.scheduled.tensors[tv].axes[innermost.axis].indexed()?;
-        let way = self.way(axis)?;
-        let Xform::Align { output, vector, shift, .. } = way else { return None };
-        let own = self.row_offset(tv, axis).ok()?;
-        let theirs = self.row_offset(self.scheduled.shifts[shift].reference, axis).ok()?;
-        (own == theirs).then_some((axis, output, vector))
+    /// The axis that walks a tensor's innermost memory run, if its rows are aligned to a
+    /// reference with the same row offset: the axis, the transform that aligns it, the vector.
+    fn aligned_axis(&mut self, tv: TvId, layout: &TensorLayout) -> Result<Option<(AxisId, Xform, i64)>> {
+        let innermost = layout.order.last().filter(|axis| axis.dense);
+        let innermost = innermost.and_then(|axis| self.scheduled.tensors[tv].axes[axis.axis].indexed());
+        let Some(mut axis) = innermost else { return Ok(None) };
+        if let Some(Xform::Merge { .. }) = self.way(axis) {
+            let Some((merged, _)) = self.innermost_run(tv, layout)? else { return Ok(None) };
+            axis = merged;
+        }
+        let Some(way) = self.way(axis) else { return Ok(None) };
+        let (Xform::Align { vector, shift, .. } | Xform::Window { shift: Some((vector, shift)), .. }) = way else {
+            return Ok(None);
+        };
+        let reference = self.scheduled.shifts[shift].reference;
+        if self.scheduled.dimensions_of(tv, axis) != self.scheduled.dimensions_of(reference, axis) {
+            return Ok(None);
+        }
+        let (Ok(own), Ok(theirs)) = (self.row_offset(tv, axis), self.row_offset(reference, axis)) else {
+            return Ok(None);
+        };
+        Ok((own == theirs).then_some((axis, way, vector)))
+    }
+
+    /// The index along an aligned axis with the shift of its row added, which is a multiple of the
+    /// vector where a vector starts.
+    fn padded_index(&mut self, way: Xform) -> Result<ExprId> {
+        let mut terms = Vec::new();
+        match way {
+            Xform::Align { output, .. } => Ok(self.resolve(output, &mut terms)?.index),
+            Xform::Window { outer, inner, step, left, .. } => {
+                let first = self.window_start(outer, step, &mut terms)?;
+                let own = self.resolve(inner, &mut terms)?.index;
+                let (place, left) = (self.b.exprs().add(first, own), self.b.int(left));
+                Ok(self.b.exprs().sub(place, left))
+            }
+            _ => Err(Diagnostic::bug("an axis that is not aligned has no shift")),
+        }
     }
 
     /// The address as a sum of two parts: the terms of all memory runs but the
-    /// innermost, and the innermost. With `without`, the index of that root is
-    /// taken as 0, and it must be a run of its own.
-    fn linear_parts(&mut self, tv: TvId, layout: &TensorLayout, without: Option<AxisId>) -> Result<(ExprId, ExprId)> {
+    /// innermost, and the innermost. With `without`, the indices of those roots are
+    /// taken as 0, and they must be the innermost run.
+    fn linear_parts(&mut self, tv: TvId, layout: &TensorLayout, without: &[AxisId]) -> Result<(ExprId, ExprId)> {
         let runs = self.memory_runs(tv, layout, without)?;
         let zero = self.b.int(0);
         let (mut rest, mut last) = (zero, zero);
@@ -220,13 +301,13 @@ impl Lowering<'_> {
 
     /// The axis that walks a tensor's innermost memory run, and its stride.
     pub(super) fn innermost_run(&mut self, tv: TvId, layout: &TensorLayout) -> Result<Option<(AxisId, ExprId)>> {
-        let runs = self.memory_runs(tv, layout, None)?;
+        let runs = self.memory_runs(tv, layout, &[])?;
         Ok(runs.last().and_then(|run| Some((run.axis?, run.stride))))
     }
 
     /// Groups a tensor's memory axes into runs: neighbours that are dense and
     /// merged in this order by the schedule share one index and no division.
-    fn memory_runs(&mut self, tv: TvId, layout: &TensorLayout, without: Option<AxisId>) -> Result<Vec<Run>> {
+    fn memory_runs(&mut self, tv: TvId, layout: &TensorLayout, without: &[AxisId]) -> Result<Vec<Run>> {
         let axes = self.scheduled.tensors[tv].axes.clone();
         let mut runs: Vec<Run> = Vec::new();
         // From the innermost outwards, so that strides of dense axes are products.
@@ -246,7 +327,7 @@ impl Lowering<'_> {
                 continue;
             };
             inner_extent = self.extent(axis)?;
-            if without == Some(axis) {
+            if without.contains(&axis) {
                 runs.push(Run { axis: None, dense: memory_axis.dense, stride });
                 continue;
             }

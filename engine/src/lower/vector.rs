@@ -300,14 +300,14 @@ impl Lowering<'_> {
         }
         // A shift that varies from lane to lane moves each to a place of its own.
         let data = &self.scheduled.tensors[tv];
-        if data.indexed().any(|axis| self.scheduled.shift_varies(axis, leaf)) {
+        if data.indexed().any(|axis| self.scheduled.shift_varies(axis, leaf, |output| self.is_open(output))) {
             return Ok(false);
         }
         let mut part = leaf;
         while part != axis {
             part = match self.scheduled.axes.def(part) {
                 Some(Xform::Split { input, inner, .. }) if *inner == part => *input,
-                Some(Xform::Align { input, .. }) => *input,
+                Some(Xform::Align { input, .. } | Xform::Window { input, .. }) => *input,
                 // Of a merged axis the tensor walks less: its index is a remainder.
                 _ => return Ok(false),
             };

@@ -1,11 +1,9 @@
 //! The scheduling primitives. Each checks its preconditions, transforms the
 //! working copy and records itself.
 
-use super::ir::{
-    Compute, Io, Loop, Memory, ParallelType, RowShift, ScheduledFusion, Step, Tile, Tv, TvId, TvOp, TvOperand,
-};
+use super::ir::{Compute, Io, Loop, Memory, ParallelType, ScheduledFusion, Step, Tile, Tv, TvId, TvOp, TvOperand};
 use super::names::Names;
-use crate::axes::{AxisId, Derivation, Extent, Parts, Source, Xform};
+use crate::axes::{AxisId, Derivation, Extent, Parts, Source};
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::CacheHint;
 use crate::util::EntityId;
@@ -118,57 +116,6 @@ impl ScheduleBuilder {
         Ok(self.scheduled.axes.merge(outer, inner))
     }
 
-    /// Shifts a root so that index 0 is a multiple of `vector` elements in the
-    /// memory of `reference`, for every row. See [`Xform::Align`].
-    pub fn align(&mut self, axis: AxisId, vector: i64, reference: TvId, rows: Option<AxisId>) -> Result<AxisId> {
-        self.need_leaf(axis, "align")?;
-        if self.scheduled.tensors[reference].memory != Memory::Global {
-            let name = &self.scheduled.tensors[reference].name;
-            return Err(Diagnostic::user(
-                code::SCHEDULE_AXES,
-                format!("align to {name}, which is not in global memory"),
-            ));
-        }
-        self.need_shiftable(axis, vector, reference)?;
-        let reference_name = self.scheduled.tensors[reference].name.clone();
-        self.scheduled.steps.push(Step::Align {
-            axis: self.name(axis),
-            vector,
-            reference: reference_name,
-            rows: rows.map(|rows| self.name(rows)),
-        });
-        let shift = self.scheduled.shifts.push(RowShift { reference, rows });
-        Ok(self.scheduled.axes.align(axis, vector, shift))
-    }
-
-    /// A shift is the offset of a row of the reference, which must not depend
-    /// on the shifted index, nor on another axis whose shift depends on it.
-    fn need_shiftable(&self, axis: AxisId, vector: i64, reference: TvId) -> Result<()> {
-        let state = &self.scheduled;
-        let shift = |root: AxisId| {
-            state.axes.uses(root).find_map(|xform| match *xform {
-                Xform::Align { shift, .. } => Some(state.shifts[shift].reference),
-                _ => None,
-            })
-        };
-        let has = |tv: TvId, root: AxisId| state.tensors[tv].has_root(root);
-        let reference_name = &state.tensors[reference].name;
-        let refusal = if vector < 1 {
-            format!("align of {} to {vector} elements", self.name(axis))
-        } else if state.axes.def(axis).is_some() || !has(reference, axis) {
-            format!("align of {}, which is not a dimension of {reference_name}", self.name(axis))
-        } else if state
-            .axes
-            .ids()
-            .any(|other| shift(other).is_some_and(|shifted_by| has(reference, other) || has(shifted_by, axis)))
-        {
-            format!("align of {} to {reference_name}, of which another axis is shifted", self.name(axis))
-        } else {
-            return Ok(());
-        };
-        Err(Diagnostic::user(code::SCHEDULE_AXES, refusal))
-    }
-
     /// Binds a leaf to threads, blocks, or a kind of loop.
     pub fn parallelize(&mut self, axis: AxisId, parallel: ParallelType) -> Result<()> {
         self.need_leaf(axis, "parallelize")?;
@@ -208,7 +155,7 @@ impl ScheduleBuilder {
         }
     }
 
-    fn need_leaf(&self, axis: AxisId, verb: &str) -> Result<()> {
+    pub(super) fn need_leaf(&self, axis: AxisId, verb: &str) -> Result<()> {
         if self.scheduled.axes.is_leaf(axis) {
             return Ok(());
         }
@@ -230,7 +177,7 @@ impl ScheduleBuilder {
         Err(Diagnostic::user(code::SCHEDULE_AXES, message))
     }
 
-    fn need_short_name(&self, axis: AxisId) -> Result<()> {
+    pub(super) fn need_short_name(&self, axis: AxisId) -> Result<()> {
         if self.scheduled.axes[axis].name.len() <= MAX_NAME / 2 {
             return Ok(());
         }

@@ -295,6 +295,15 @@ pub enum Step {
         reference: String,
         rows: Option<String>,
     },
+    Window {
+        axis: String,
+        outer: String,
+        step: i64,
+        width: i64,
+        left: i64,
+        /// The vector and the tensor to whose rows windows are aligned.
+        aligned: Option<(i64, String)>,
+    },
     CircularBuffer {
         tensor: String,
         stages: u32,
@@ -364,20 +373,58 @@ impl ScheduledFusion {
     pub fn depends(&self, tv: TvId, leaf: AxisId) -> bool {
         let data = &self.tensors[tv];
         data.partial.contains(&leaf)
-            || data.indexed().any(|axis| self.axes.derives_from(leaf, axis) || self.shift_varies(axis, leaf))
+            || data.indexed().any(|axis| self.axes.derives_from(leaf, axis) || self.shift_varies(axis, leaf, |_| true))
     }
 
-    /// Whether the amount by which a root is aligned varies along a leaf.
-    pub fn shift_varies(&self, root: AxisId, leaf: AxisId) -> bool {
-        self.axes.uses(root).any(|xform| match *xform {
-            Xform::Align { vector, shift, .. } => self.shift_varies_by(root, leaf, vector, self.shifts[shift]),
-            _ => false,
+    /// Whether the amount by which a root is aligned varies along a leaf, by a transform whose
+    /// result is used.
+    pub fn shift_varies(&self, root: AxisId, leaf: AxisId, is_used: impl Fn(AxisId) -> bool) -> bool {
+        self.merges_of(root).into_iter().any(|axis| {
+            self.axes.uses(axis).any(|xform| match *xform {
+                Xform::Align { output, vector, shift, .. } => {
+                    is_used(output) && self.shift_varies_by(axis, leaf, vector, self.shifts[shift])
+                }
+                _ => false,
+            })
         })
     }
 
+    /// An axis, and what it was merged to, and so on.
+    fn merges_of(&self, axis: AxisId) -> Vec<AxisId> {
+        let mut all = vec![axis];
+        let mut at = 0;
+        while let Some(axis) = all.get(at).copied() {
+            at += 1;
+            all.extend(self.axes.uses(axis).filter_map(|xform| match *xform {
+                Xform::Merge { output, .. } => Some(output),
+                _ => None,
+            }));
+        }
+        all
+    }
+
+    /// The dimensions of a tensor that an axis is, or that were merged to it, outer to inner; none if it
+    /// is made of anything else.
+    pub fn dimensions_of(&self, tv: TvId, axis: AxisId) -> Option<Vec<AxisId>> {
+        let (mut found, mut open) = (Vec::new(), vec![axis]);
+        while let Some(axis) = open.pop() {
+            if self.tensors[tv].has_root(axis) {
+                found.push(axis);
+                continue;
+            }
+            match self.axes.def(axis) {
+                Some(Xform::Merge { outer, inner, .. }) => open.extend([*inner, *outer]),
+                _ => return None,
+            }
+        }
+        Some(found)
+    }
+
     fn shift_varies_by(&self, root: AxisId, leaf: AxisId, vector: i64, shift: RowShift) -> bool {
-        let in_rows =
-            self.tensors[shift.reference].indexed().any(|axis| axis != root && self.axes.derives_from(leaf, axis));
+        let own = self.dimensions_of(shift.reference, root).unwrap_or_default();
+        let in_rows = self.tensors[shift.reference]
+            .indexed()
+            .any(|axis| !own.contains(&axis) && self.axes.derives_from(leaf, axis));
         in_rows && shift.rows.is_none_or(|rows| self.step_of(leaf, rows).is_none_or(|step| step % vector != 0))
     }
 

@@ -35,6 +35,7 @@ mod replay;
 mod stages;
 mod support;
 mod verbs;
+mod windows;
 
 pub use crate::axes::{AxisGraph, AxisId, Extent, Parts, ShiftId, Xform, XformId};
 pub use builder::ScheduleBuilder;
@@ -49,3 +50,4 @@ pub use parse::{PlacedStep, parse_schedule};
 pub use replay::{check_text, replay, schedule_by_text};
 pub use stages::Stages;
 pub use verbs::{VERBS, Verb};
+pub use windows::Windows;

@@ -134,6 +134,7 @@ impl<'a> Line<'a> {
                 let rows = if self.take("by") { Some(self.axis()?) } else { None };
                 Step::Align { axis, vector, reference, rows }
             }
+            "window" => self.window()?,
             "parallelize" => Step::Parallelize { axis: self.axis()?, parallel: self.place()? },
             "rfactor" => {
                 let tensor = self.tensor()?;
@@ -185,6 +186,25 @@ impl<'a> Line<'a> {
         let factor = self.number()?;
         let count = if self.take("count") { Some(self.number()?) } else { None };
         Ok(Step::Split { axis, factor, count, exact: self.take("exact") })
+    }
+
+    fn window(&mut self) -> Result<Step> {
+        let axis = self.axis()?;
+        self.need("at")?;
+        let outer = self.axis()?;
+        self.need("by")?;
+        let step = self.number()?;
+        self.need("width")?;
+        let width = self.number()?;
+        let left = if self.take("left") { self.number()? } else { 0 };
+        let aligned = if self.take("align") {
+            let vector = self.number()?;
+            self.need("of")?;
+            Some((vector, self.tensor()?))
+        } else {
+            None
+        };
+        Ok(Step::Window { axis, outer, step, width, left, aligned })
     }
 
     fn loops(&mut self) -> Result<Step> {
@@ -364,6 +384,7 @@ mod tests {
         check_steps(
             "cache_after %x\ncache_before %0_out0\ncache_fork %x_r for %1\nsplit d0 by 8\nsplit d0.o by 4 count 3 exact\n\
              split d0.o.o into 7 per d1 exact\nsplit d1 into 7\nmerge d0.i, d1.o\nalign d2 to 4 of %x by d0*d1.o#2\n\
+             window d2 at d2.o by 8 width 9 left 1\nwindow d2 at d2.o by 8 width 12 align 4 of %x\n\
              parallelize d0.i*d1.o grid_x\nrfactor %s over d2.a, d1.i\npropagate\npropagate d2.a, d1.i\nloops %y\n\
              loops %y d0 -> block_y, d1, d2 -> vectorize\nreorder %y d1, d0\nreorder d1, d0\nrecompute_in %w d0\n\
              set_memory %x_r shared\nalloc %x_r d0, d1\nalloc %x_r d0, d1 rotate 2 every 4\ninline_at %x_r 2\n\
@@ -379,6 +400,9 @@ mod tests {
             ("HINT", "again"),
             (", ...", ""),
             ("N", "4"),
+            ("width M", "width 8"),
+            ("left L", "left 1"),
+            ("align V of", "align 2 of"),
             ("A", "d0"),
             ("B", "d1"),
             ("[", ""),

@@ -50,6 +50,13 @@ impl Display for Step {
                 write!(f, "align {axis} to {vector} of %{reference}")?;
                 rows.as_ref().map_or(Ok(()), |rows| write!(f, " by {rows}"))
             }
+            Step::Window { axis, outer, step, width, left, aligned } => {
+                write!(f, "window {axis} at {outer} by {step} width {width}")?;
+                if *left > 0 {
+                    write!(f, " left {left}")?;
+                }
+                aligned.as_ref().map_or(Ok(()), |(vector, tensor)| write!(f, " align {vector} of %{tensor}"))
+            }
             Step::CircularBuffer { tensor, stages } => write!(f, "circular_buffer %{tensor} {stages}"),
             Step::SetCacheHint { tensor, hint } => {
                 write!(f, "set_cache_hint %{tensor} {}", hint_name(*hint))

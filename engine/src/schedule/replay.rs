@@ -7,6 +7,7 @@
 use super::builder::ScheduleBuilder;
 use super::ir::{Loop, ScheduledFusion, Step, Tile, TvId};
 use super::parse::{PlacedStep, parse_schedule};
+use super::windows::Windows;
 use crate::axes::{AxisId, Parts};
 use crate::diag::{Diagnostic, Result, code};
 use crate::util::edit_distance;
@@ -108,6 +109,15 @@ impl Replay {
                 let (axis, reference) = (self.axis(placed, axis)?, self.tensor(placed, reference)?);
                 let rows = rows.as_ref().map(|rows| self.axis(placed, rows)).transpose()?;
                 self.builder.align(axis, *vector, reference, rows).map(drop)
+            }
+            Step::Window { axis, outer, step, width, left, aligned } => {
+                let (axis, outer) = (self.axis(placed, axis)?, self.axis(placed, outer)?);
+                let aligned = match aligned {
+                    Some((vector, of)) => Some((*vector, self.tensor(placed, of)?)),
+                    None => None,
+                };
+                let windows = Windows { step: *step, width: *width, left: *left, aligned };
+                self.builder.window(axis, outer, windows).map(drop)
             }
             Step::Parallelize { axis, parallel } => {
                 let axis = self.axis(placed, axis)?;

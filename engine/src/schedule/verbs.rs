@@ -41,6 +41,11 @@ pub const VERBS: &[Verb] = &[
         "align A to N of %t [by B]",
         "`A.a`: rows of `%t` along `A` are moved on to multiples of N elements; `B` counts the rows of a dense tensor.",
     ),
+    verb(
+        "window",
+        "window A at B by N width M [left L] [align V of %t]",
+        "`A.w`: of each index of `B`, M indices of `A` from `B * N - L` on, in rows that are moved on as by `align`.",
+    ),
     verb("parallelize", "parallelize A PLACE", "What runs over `A` where `propagate` puts it among loops."),
     verb(
         "rfactor",

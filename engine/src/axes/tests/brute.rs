@@ -83,6 +83,11 @@ fn related(numbers: &Numbers, xform: &Xform, point: &Point, forwards: Forwards) 
             known.retain(|(axis, _)| *axis == input || forwards == Forwards::All);
             known
         }
+        Xform::Window { input, outer, inner, step, left, shift } => {
+            let by = left + shift.map_or(0, |(_, shift)| numbers.shift(shift));
+            let Some(o) = at(&outer) else { return Vec::new() };
+            moved(input, inner, by - o * step)
+        }
         Xform::Resize { input, output, left, .. } => moved(input, output, numbers.offset(&numbers.graph[left])),
     }
 }
@@ -100,6 +105,10 @@ pub(super) fn is_contradictory(numbers: &Numbers, point: &Point) -> bool {
         Xform::Split { input, outer, inner, .. } => grouped(input, outer, inner),
         Xform::Merge { outer, inner, output } => grouped(output, outer, inner),
         Xform::Align { .. } => false,
+        Xform::Window { input, outer, inner, step, left, shift } => {
+            let by = left + shift.map_or(0, |(_, shift)| numbers.shift(shift));
+            at(input).zip(at(outer)).zip(at(inner)).is_some_and(|((a, o), i)| a != o * step + i - by)
+        }
         Xform::Resize { input, output, left, .. } => {
             at(input).zip(at(output)).is_some_and(|(a, b)| b != a + numbers.offset(&numbers.graph[left]))
         }

@@ -65,7 +65,19 @@ fn step(u: &mut Unstructured<'_>, numbers: &mut Numbers, axes: &mut Vec<AxisId>,
     let vector = u.int_in_range(1..=3)?;
     let shift = ShiftId::from_index(numbers.shifts.len());
     numbers.shifts.push(u.int_in_range(0..=vector - 1)?);
-    axes[position] = numbers.graph.align(axes[position], vector, shift);
+    if u.arbitrary()? {
+        axes[position] = numbers.graph.align(axes[position], vector, shift);
+        return Ok(());
+    }
+    // Windows, numbered by the parts of the axis in another division of it.
+    let axis = axes.swap_remove(position);
+    let [outer, part] = split(u, numbers, axis)?;
+    let (step, left) = (numbers.extent(part), u.int_in_range(0..=2)?);
+    let shift = if u.arbitrary()? { Some((vector, shift)) } else { None };
+    let shifted = shift.map_or(0, |_| vector - 1);
+    let width = step + left + shifted + u.int_in_range(0..=2)?;
+    axes.push(outer);
+    axes.push(numbers.graph.window((axis, outer), (width, step, left), shift));
     Ok(())
 }
 

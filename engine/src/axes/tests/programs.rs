@@ -53,6 +53,7 @@ pub(super) fn shown(fusion: &Fusion, axes: &FusionAxes) -> String {
                 format!("resize {} = {} {left} {right}", name(output), name(input))
             }
             Xform::Align { .. } => "align".into(),
+            Xform::Window { .. } => "window".into(),
         });
     }
     lines.join("\n")

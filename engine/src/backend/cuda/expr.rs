@@ -22,6 +22,7 @@ pub(super) enum Prec {
     BitAnd,
     Equality,
     Relation,
+    Shift,
     Sum,
     Product,
     Prefix,
@@ -378,11 +379,20 @@ impl Exprs<'_> {
     /// Index arithmetic: plain, since it has no case that C++ leaves undefined, or by a reciprocal.
     fn index(&mut self, op: IndexOp, a: ExprId, b: ExprId) -> PrintedExpr {
         let reciprocal = self.reciprocals.get(&self.kernel.exprs.plain(b)).cloned().map(PrintedExpr::primary);
+        let power = self.kernel.exprs.as_int(b).filter(|n| *n > 1 && n & (n - 1) == 0).map(i64::trailing_zeros);
         let (a, b) = (self.text(a), self.text(b));
         match (op, &reciprocal) {
             (IndexOp::Div, Some(reciprocal)) => return PrintedExpr::call(self.lib("quotient"), &[&a, reciprocal]),
             (IndexOp::Mod, Some(reciprocal)) => {
                 return PrintedExpr::call(self.lib("remainder_of"), &[&a, &b, reciprocal]);
+            }
+            _ => {}
+        }
+        // What is divided is not negative, which the compiler often cannot know.
+        match (op, power) {
+            (IndexOp::Div, Some(bits)) => return infix(">>", Prec::Shift, &a, &PrintedExpr::primary(bits.to_string())),
+            (IndexOp::Mod, Some(bits)) => {
+                return PrintedExpr::new(format!("{} & {}", a.at(Prec::Prefix), (1i64 << bits) - 1), Prec::BitAnd);
             }
             _ => {}
         }
@@ -497,8 +507,13 @@ fn compare(sign: &str, prec: Prec, a: &PrintedExpr, b: &PrintedExpr) -> PrintedE
 
 /// A left-associative operator whose grouping matters.
 fn infix(sign: &str, prec: Prec, a: &PrintedExpr, b: &PrintedExpr) -> PrintedExpr {
-    let tighter = if prec == Prec::Sum { Prec::Product } else { Prec::Prefix };
-    PrintedExpr::new(format!("{} {sign} {}", a.at(prec), b.at(tighter)), prec)
+    let (left, right) = match prec {
+        // Sums beside shifts read better in parentheses.
+        Prec::Shift => (Prec::Prefix, Prec::Prefix),
+        Prec::Sum => (prec, Prec::Product),
+        _ => (prec, Prec::Prefix),
+    };
+    PrintedExpr::new(format!("{} {sign} {}", a.at(left), b.at(right)), prec)
 }
 
 /// An operator whose grouping does not matter: a right operand of the same

@@ -127,8 +127,8 @@ fn text_of_a_block_reduction() {
               const float warp_sum_3 = warp_sum_2 + other_3;
               const float other_4 = shuffle<shuffle_xor>(warp_sum_3, 1);
               const float warp_sum_4 = warp_sum_3 + other_4;
-              if (thread_x % 32 == 0) {
-                warp_sums[thread_x / 32] = warp_sum_4;
+              if ((thread_x & 31) == 0) {
+                warp_sums[thread_x >> 5] = warp_sum_4;
               }
               __syncthreads();
               total = 0.0f;
@@ -183,8 +183,8 @@ fn text_of_a_grid_reduction_with_atomics() {
               const float warp_sum_3 = warp_sum_2 + other_3;
               const float other_4 = shuffle<shuffle_down>(warp_sum_3, 1);
               const float warp_sum_4 = warp_sum_3 + other_4;
-              if (thread_x % 32 == 0) {
-                warp_sums[thread_x / 32] = warp_sum_4;
+              if ((thread_x & 31) == 0) {
+                warp_sums[thread_x >> 5] = warp_sum_4;
               }
               __syncthreads();
               const float sum_0 = warp_sums[0];

@@ -43,6 +43,10 @@ pub(crate) fn greatest_index(scheduled: &ScheduledFusion, sizes: &Sizes, reach: 
             reach.saturating_mul(parts / of + i64::from(parts % of != 0))
         }
         Xform::Align { input, output, .. } => reach.saturating_mul(1 + (extent(output) - 1) / extent(input)),
+        Xform::Window { input, outer, inner, step, .. } => {
+            let end = extent(outer).saturating_mul(step).saturating_add(extent(inner));
+            reach.saturating_mul(1 + end / extent(input))
+        }
         _ => reach,
     };
     let reach = scheduled.axes.xforms().map(|(_, xform)| xform).fold(reach.max(1), padded);

@@ -3,7 +3,7 @@
 
 use super::Check;
 use super::loops::foreign;
-use crate::axes::{AxisId, Derivation, Source, Xform};
+use crate::axes::{AxisId, Derivation, Source, Xform, XformId};
 use crate::diag::{Result, code};
 use crate::schedule::ir::{Loop, Memory, Tile, TvId};
 
@@ -92,14 +92,40 @@ impl Check<'_> {
     /// Whether the index of an axis may be outside in the loops at hand. Lowering finds indices of
     /// parts only, so one that derives from what it is a part of counts as well.
     fn may_leave(&self, derivation: &Derivation, axis: AxisId) -> bool {
+        if let Source::Forward(xform) = derivation.source(axis)
+            && let Some(inner) = self.within_window(derivation, xform)
+        {
+            return self.may_leave(derivation, inner);
+        }
         derivation.needed(&self.scheduled.axes, [axis]).into_iter().any(|axis| match derivation.source(axis) {
             Source::Loop => false,
             Source::Backward(xform) => match self.scheduled.axes[xform] {
                 Xform::Split { exact, .. } => !exact,
                 Xform::Merge { .. } => false,
-                Xform::Align { .. } | Xform::Resize { .. } => true,
+                Xform::Align { .. } | Xform::Resize { .. } | Xform::Window { .. } => true,
             },
             Source::Forward(_) | Source::Picked | Source::Unknown => true,
         })
+    }
+
+    /// The part of an axis of which an index is in the window of that part. With `a = o * f + i`
+    /// where loops split the axis into the parts that windows are for, or `a = o * f + i - s`, `s < v`, where they split
+    /// it aligned to vectors of `v`, its place `w = a + left + shift - o * step`, `shift < vector`, is inside
+    /// if `f = step`, `left >= v - 1` and `f - 1 + left + vector - 1 < width`.
+    fn within_window(&self, derivation: &Derivation, xform: XformId) -> Option<AxisId> {
+        let axes = &self.scheduled.axes;
+        let Xform::Window { input, outer: number, inner, step, left, shift } = axes[xform] else { return None };
+        let source = |axis: AxisId| match derivation.source(axis) {
+            Source::Backward(xform) => Some(axes[xform]),
+            _ => None,
+        };
+        let (split, back) = match source(input)? {
+            Xform::Align { output, vector, .. } => (source(output)?, vector - 1),
+            split => (split, 0),
+        };
+        let Xform::Split { outer, inner: part, .. } = split else { return None };
+        let [factor, width] = [part, inner].map(|axis| axes.constant_extent(axis));
+        let last = factor? - 1 + left + shift.map_or(0, |(vector, _)| vector - 1);
+        (outer == number && factor? == step && left >= back && last < width?).then_some(part)
     }
 }

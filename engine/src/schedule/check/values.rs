@@ -1,8 +1,10 @@
 //! What is read is there: in the thread that reads it, and in the element that it looks for.
 
 use super::Check;
-use crate::axes::{AxisId, Derivation, Xform};
+use crate::axes::{AxisId, Derivation, Source, Xform};
 use crate::diag::{Result, code};
+use std::collections::BTreeSet;
+
 use crate::schedule::ir::{Compute, Loop, Memory, ParallelType, RowShift, TvId, TvOp, TvOperand};
 
 impl Check<'_> {
@@ -99,23 +101,37 @@ impl Check<'_> {
         let derivation = Derivation::new(axes, data.loop_axes());
         // An accumulation tests the indices of its operand.
         let read = self.scheduled.producers(tv).into_iter().flat_map(|from| self.scheduled.tensors[from].indexed());
-        for root in data.indexed().chain(read) {
-            for xform in axes.uses(root) {
-                if let Xform::Align { output, vector, shift, .. } = *xform
-                    && derivation.is_known(output)
-                {
-                    self.shift(tv, &derivation, root, (vector, self.scheduled.shifts[shift]))?;
-                }
+        let roots: BTreeSet<AxisId> = data.indexed().chain(read).collect();
+        let mut shifted: Vec<(AxisId, RowShift)> = Vec::new();
+        for axis in derivation.needed(axes, roots) {
+            let Source::Backward(xform) = derivation.source(axis) else { continue };
+            if let Xform::Align { vector, shift, .. } | Xform::Window { shift: Some((vector, shift)), .. } = axes[xform]
+            {
+                let shift = self.scheduled.shifts[shift];
+                self.shift(tv, &derivation, axis, (vector, shift))?;
+                shifted.push((axis, shift));
             }
         }
-        Ok(())
+        let meets = |(axis, _): &(AxisId, RowShift), (other, by): &(AxisId, RowShift)| {
+            axis != other && self.scheduled.dimensions_of(by.reference, *axis).is_some()
+        };
+        let circle = shifted.iter().find(|one| shifted.iter().any(|other| meets(one, other) && meets(other, one)));
+        let Some((axis, by)) = circle else { return Ok(()) };
+        let message = format!(
+            "rows of %{} start where another shifted axis says, whose shift depends on {} in the loops of %{}",
+            self.name(by.reference),
+            self.axis(*axis),
+            data.name
+        );
+        Err(self.wrong(code::SCHEDULE_LOOPS, message, &[tv]))
     }
 
     /// The loops of a tensor say where the rows start by which an axis is shifted.
     fn shift(&self, tv: TvId, derivation: &Derivation, root: AxisId, (vector, by): (i64, RowShift)) -> Result<()> {
         let RowShift { reference, rows } = by;
         let data = &self.scheduled.tensors[tv];
-        let others = self.scheduled.tensors[reference].indexed().filter(|axis| *axis != root);
+        let own = self.scheduled.dimensions_of(reference, root).unwrap_or_default();
+        let others = self.scheduled.tensors[reference].indexed().filter(|axis| !own.contains(axis));
         let needed: Vec<AxisId> = match rows {
             Some(rows) => self.modulo(tv, rows, vector),
             None => others.collect(),
@@ -132,7 +148,8 @@ impl Check<'_> {
         let reduced = self.scheduled.reduced_leaves(tv);
         let adds =
             |axis: AxisId| derivation.loops_of(&self.scheduled.axes, axis).iter().any(|own| reduced.contains(own));
-        match needed.into_iter().find(|axis| data.has_root(root) && adds(*axis)) {
+        let is_own = self.scheduled.dimensions_of(tv, root).is_some();
+        match needed.into_iter().find(|axis| is_own && adds(*axis)) {
             Some(axis) => refused(axis, "changes while values are added to one element of"),
             None => Ok(()),
         }

@@ -7,6 +7,12 @@
 //! memory between the two maps of threads. Everything is computed in the loops of the first
 //! side, which is the one with more tensors: each tensor of the second side takes shared memory.
 //!
+//! Where rows of a side start in the middle of a word, so that no vector fits them all, its tensors
+//! are accessed by vectors that are aligned row by row: a thread of the first side writes the part of a
+//! row between two multiples of the tile, wherever the row starts (`align`), and a tile takes
+//! windows of the rows of the second side, from the vector on in which a part starts (`window`). So tiles
+//! overlap by a vector along either dimension, in what they read; what they write does not.
+//!
 //! In shared memory the rows of a tile are rotated against each other, so that neither side
 //! meets itself in a bank: a thread of the first side reads a column.
 
@@ -17,7 +23,7 @@ use super::tile::{
     ACCESS_BYTES, Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned,
 };
 use crate::diag::{Diagnostic, Result};
-use crate::schedule::{AxisId, Io, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId};
+use crate::schedule::{AxisId, Io, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId, Windows};
 
 /// Bytes of a tile of one tensor.
 const TILE_BYTES: i64 = 16 << 10;
@@ -29,8 +35,12 @@ const THREADS: i64 = 256;
 const MAX_HELD: i64 = 192;
 /// Indices of a dimension below which threads along it are not worth a tile.
 const LEAST_EXTENT: i64 = 8;
+/// Bytes of the narrowest accesses that keep up with memory.
+const WORD_BYTES: i64 = 4;
 /// Bytes that memory moves at least.
 const SECTOR_BYTES: i64 = 32;
+/// Bytes of rows below which what windows read twice is not worth it.
+const LINE_BYTES: i64 = 128;
 /// Tiles along the first dimension with which the blocks that run at once are long and thin.
 const MANY_TILES: i64 = 128;
 /// Bytes of a tensor below which nothing is gained: the second-level cache has all of it.
@@ -60,6 +70,11 @@ struct Side {
     exact: bool,
     /// Elements of a vector.
     vector: i64,
+    /// The tensor to whose rows vectors are aligned row by row.
+    aligned_to: Option<TvId>,
+    /// Indices of the tile in shared memory: more than those of the tile where others meet it in the middle
+    /// of a vector.
+    held: i64,
 }
 
 /// The choices.
@@ -90,7 +105,14 @@ impl std::fmt::Display for TransposeParams {
             first.vector,
             second.vector,
             staged.len()
-        )
+        )?;
+        let by_row = [first, second].map(|side| side.aligned_to.is_some());
+        match by_row {
+            [false, false] => Ok(()),
+            [true, false] => f.write_str(" first by row"),
+            [false, true] => f.write_str(" second by row"),
+            [true, true] => f.write_str(" both by row"),
+        }
     }
 }
 
@@ -150,13 +172,33 @@ fn vector_of(tensors: &[&GlobalTensor], axes: usize, extent: i64) -> i64 {
     vector
 }
 
+/// The tensor to whose rows vectors of a word can be aligned, if those that fit all rows are less: all tensors of the
+/// side start their rows at the same places.
+fn row_reference(tensors: &[&GlobalTensor], vector: i64) -> Option<TvId> {
+    let first = tensors.first()?;
+    let word = WORD_BYTES / first.bytes;
+    let alike = |tensor: &&GlobalTensor| {
+        let dense = tensors.len() == 1 || tensor.dense.iter().all(|dense| *dense);
+        tensor.bytes == first.bytes && tensor.order == first.order && tensor.align % word.max(1) == 0 && dense
+    };
+    (vector < word && tensors.iter().all(alike)).then_some(first.tv)
+}
+
 /// Chooses for the given sizes.
 fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<TransposeParams> {
     let Sides { groups, at, tensors } = sides(problem, scheduled).map_err(Diagnostic::bug)?;
     let extent =
         |at: usize| groups[at].iter().fold(1i64, |n, root| n.saturating_mul(problem.sizes.extent(scheduled, *root)));
     let extents = at.map(extent);
-    let vectors = [0, 1].map(|side| vector_of(&tensors[side], groups[at[side]].len(), extents[side]));
+    let fitting = [0, 1].map(|side| vector_of(&tensors[side], groups[at[side]].len(), extents[side]));
+    // Results are not written by windows, which overlap.
+    let reads = tensors[1].iter().all(|tensor| !tensor.is_output);
+    let is_long = |side: usize| extents[side].saturating_mul(tensors[side][0].bytes) >= LINE_BYTES;
+    let aligned_to = [0, 1].map(|side| row_reference(&tensors[side], fitting[side]).filter(|_| reads && is_long(side)));
+    let vectors = [0, 1].map(|side| match aligned_to[side] {
+        Some(_) => WORD_BYTES / tensors[side][0].bytes,
+        None => fitting[side],
+    });
     // Elements of a tile: of equal sides, as far as the dimensions reach.
     let widest = tensors[1].iter().map(|tensor| tensor.bytes).max().unwrap_or(1);
     let staged_bytes: i64 = tensors[1].iter().map(|tensor| tensor.bytes).sum();
@@ -170,14 +212,21 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Transpos
     // Rows that start in the middle of a sector share it with the row before.
     let shared = [0, 1].map(|side| extents[side] * bytes[side] % SECTOR_BYTES != 0);
     let [first, second] = tile_sides(area, most, [0, 1].map(|side| (extents[side], bytes[side], shared[side])));
-    // A tile of few elements may be narrower than a vector.
-    let vectors = [vectors[0].min(first), vectors[1].min(second)];
-    let threads = THREADS.min(first * second / vectors[0].max(vectors[1]));
-    let side = |side: usize, tile: i64| Side {
+    let plans = [aligned_to, [aligned_to[0], None], [None, None]];
+    let plan = |aligned_to: &[Option<TvId>; 2]| {
+        let vectors = [0, 1].map(|side| if aligned_to[side].is_some() { vectors[side] } else { fitting[side] });
+        Plan::new([first, second], vectors, aligned_to.map(|by| by.is_some())).map(|plan| (plan, *aligned_to))
+    };
+    let Some((Plan { vectors, threads, tiles, held }, aligned_to)) = plans.iter().find_map(plan) else {
+        return Err(Diagnostic::bug("a tile has no threads"));
+    };
+    let side = |side: usize| Side {
         roots: groups[at[side]].clone(),
-        tile,
-        exact: extents[side] % tile == 0,
+        tile: tiles[side],
+        exact: extents[side] % tiles[side] == 0 && aligned_to[side].is_none(),
         vector: vectors[side],
+        aligned_to: aligned_to[side],
+        held: held[side],
     };
     let used: Vec<AxisId> = at.iter().flat_map(|at| groups[*at].iter().copied()).collect();
     let mut others: Vec<AxisId> = groups.concat();
@@ -186,13 +235,49 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Transpos
     others.retain(|root| !used.contains(root));
     Ok(TransposeParams {
         others,
-        first: side(0, first),
-        second: side(1, second),
+        first: side(0),
+        second: side(1),
         staged: tensors[1].iter().map(|tensor| tensor.tv).collect(),
         threads,
         // Blocks that share sectors of what is written shall be next to each other.
-        neighbours: if shared[0] { 1 } else { neighbours([ceil_div(extents[0], first), ceil_div(extents[1], second)]) },
+        neighbours: if shared[0] {
+            1
+        } else {
+            neighbours([ceil_div(extents[0], tiles[0]), ceil_div(extents[1], tiles[1])])
+        },
     })
+}
+
+/// How threads share a tile.
+struct Plan {
+    /// Elements of a vector along either side.
+    vectors: [i64; 2],
+    /// Threads of a block.
+    threads: i64,
+    /// Indices of either dimension of which a block writes the results.
+    tiles: [i64; 2],
+    /// Indices of which it holds values in shared memory.
+    held: [i64; 2],
+}
+
+impl Plan {
+    /// For a tile of powers of two; none if aligning vectors row by row would read too much twice. A part of a row of the
+    /// first side needs values from up to a vector before its tile; of the second side as many lie outside
+    /// of the windows of whole vectors. Either way all threads have whole steps.
+    fn new([first, second]: [i64; 2], vectors: [i64; 2], by_row: [bool; 2]) -> Option<Self> {
+        // A tile of few elements may be narrower than a vector.
+        let narrow = [vectors[0].min(first), vectors[1].min(second)];
+        let threads = THREADS.min(first * second / narrow[0].max(narrow[1]));
+        // Rows that one step of all threads takes.
+        let staged = (threads * narrow[1] / second).clamp(1, first);
+        let computed = (threads * narrow[0] / first).clamp(1, second).max(narrow[1]);
+        let slack = [0, 1].map(|side| if by_row[side] { narrow[side] - 1 } else { 0 });
+        let held = [ceil_div(first + slack[0], staged) * staged, second];
+        let tiles = [first, (second - slack[1]) / computed * computed];
+        let is_worth_it = 4 * held[0] <= 5 * first && 4 * tiles[1] >= 3 * second && narrow == vectors;
+        let plan = Self { vectors: narrow, threads, tiles, held };
+        (by_row == [false; 2] || is_worth_it).then_some(plan)
+    }
 }
 
 /// The sides of a tile of so many elements, of dimensions with so many indices, bytes of an
@@ -266,8 +351,31 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Tr
     else {
         return Err(Diagnostic::bug("a side of a transposition has no dimension"));
     };
-    let (first_block, first_tile) = builder.split(first_axis, first.tile, first.exact)?;
+    let laid_out = match first.aligned_to {
+        Some(reference) => builder.align(first_axis, first.vector, reference, None)?,
+        None => first_axis,
+    };
+    let (first_block, first_tile) = builder.split(laid_out, first.tile, first.exact)?;
     let (second_block, second_tile) = builder.split(second_axis, second.tile, second.exact)?;
+    // What of either dimension lies in shared memory.
+    let first_held = match first.held > first.tile {
+        true => {
+            let windows = Windows { step: first.tile, width: first.held, left: first.vector - 1, aligned: None };
+            builder.window(first_axis, first_block, windows)?
+        }
+        false => first_tile,
+    };
+    let second_held = match second.aligned_to {
+        Some(reference) => {
+            let aligned = Some((second.vector, reference));
+            builder.window(
+                second_axis,
+                second_block,
+                Windows { step: second.tile, width: second.held, left: 0, aligned },
+            )?
+        }
+        None => second_tile,
+    };
     let blocks = if params.neighbours > 1 {
         let (far, near) = builder.split(second_block, params.neighbours, false)?;
         vec![far, first_block, near]
@@ -280,7 +388,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Tr
         return Err(Diagnostic::bug("a transposition has no blocks"));
     };
     let computing = loops_along(builder, (first_tile, first.vector), second_tile, *threads)?;
-    let staging = loops_along(builder, (second_tile, second.vector), first_tile, *threads)?;
+    let staging = loops_along(builder, (second_held, second.vector), first_held, *threads)?;
     builder.parallelize(grid, ParallelType::Bidx)?;
     for own in computing {
         builder.parallelize(own.axis, own.parallel)?;
@@ -306,7 +414,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Tr
         }
         builder.set_memory(tile, Memory::Shared)?;
         let bytes = builder.state().tensors[tile].dtype.bytes() as i64;
-        builder.alloc(tile, tile_of(first_tile, second_tile, params, bytes))?;
+        builder.alloc(tile, tile_of(first_held, second_held, params, bytes))?;
         keep.push((registers, 2));
     }
     keep.extend(caches.into_iter().map(|cache| (cache, 2)));
@@ -321,6 +429,6 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Tr
 fn tile_of(first: AxisId, second: AxisId, params: &TransposeParams, bytes: i64) -> Tile {
     let lanes = (params.first.tile / params.first.vector).min(WARP);
     let by = params.second.vector.max(4 / bytes.min(4)).max(WARP / lanes);
-    let by = if by < params.second.tile { by } else { 0 };
+    let by = if by < params.second.held { by } else { 0 };
     Tile { axes: vec![first, second], by, every: params.first.vector }
 }
