@@ -310,7 +310,9 @@ impl Check<'_> {
     /// An axis of which several indices of loops may be one.
     fn in_windows(&self, steps: &Steps) -> Option<AxisId> {
         steps.taken.iter().find_map(|(xform, source)| match (self.graph[*xform], source) {
-            (Xform::Window { input, .. }, Source::Backward(_)) => Some(input),
+            (Xform::Window { input, inner, step, .. }, Source::Backward(_)) => {
+                (self.graph.constant_extent(inner) != Some(step)).then_some(input)
+            }
             _ => None,
         })
     }

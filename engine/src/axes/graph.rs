@@ -275,9 +275,9 @@ impl AxisGraph {
         id
     }
 
-    /// Whether nothing derives from the axis.
+    /// Whether nothing divides the axis, or is made of it.
     pub fn is_leaf(&self, axis: AxisId) -> bool {
-        self.axes[axis].uses.is_empty()
+        !self.uses(axis).any(|xform| xform.divides(axis))
     }
 
     /// The first transform that makes an axis.
@@ -303,9 +303,20 @@ impl AxisGraph {
         }
     }
 
-    /// Whether an axis is one element of another.
+    /// The constant that a schedule promises an axis to have indices: its extent, or the size of the one
+    /// part that it is split into.
+    pub fn constant_size(&self, axis: AxisId) -> Option<i64> {
+        let only = self.uses(axis).find_map(|xform| match *xform {
+            Xform::Split { outer, inner, exact: true, .. } if self.constant_extent(outer) == Some(1) => Some(inner),
+            _ => None,
+        });
+        self.constant_extent(axis).or_else(|| self.constant_extent(only?))
+    }
+
+    /// Whether an axis is one element of another, or the only part of one.
     pub fn is_picked(&self, axis: AxisId) -> bool {
-        self.constant_extent(axis) == Some(1) && self.defs(axis).any(|xform| matches!(xform, Xform::Resize { .. }))
+        let is_one = |xform: &Xform| matches!(xform, Xform::Resize { .. } | Xform::Split { .. });
+        self.constant_extent(axis) == Some(1) && self.defs(axis).any(is_one)
     }
 
     /// The leaves that an axis became, outer to inner; where it was divided in
@@ -326,7 +337,7 @@ impl AxisGraph {
     pub fn covers(&self, axis: AxisId, is_loop: &impl Fn(AxisId) -> bool) -> bool {
         let whole =
             |xform: &Xform| xform.divides(axis) && xform.outputs().iter().all(|part| self.covers(*part, is_loop));
-        is_loop(axis) || self.uses(axis).any(whole)
+        is_loop(axis) || self.is_leaf(axis) && self.is_picked(axis) || self.uses(axis).any(whole)
     }
 
     /// What an axis became, down to where it ends.

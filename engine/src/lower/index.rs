@@ -71,20 +71,38 @@ impl Lowering<'_> {
         }
         let mut uses = self.scheduled.axes.uses(axis);
         match self.scheduled.axes[axis].uses.len() {
-            0 | 1 => uses.find(|xform| xform.divides(axis)).copied(),
-            _ => uses.find(|xform| xform.divides(axis) && self.leads_back(xform)).copied(),
+            // The loop over a vector may not be open yet.
+            0 | 1 if self.made_by(axis).is_none() => uses.find(|xform| xform.divides(axis)).copied(),
+            _ => uses.find(|xform| self.leads(axis, xform)).copied(),
         }
     }
 
     /// Whether open loops give an axis an index.
     pub(super) fn is_open(&self, axis: AxisId) -> bool {
-        let leads = |xform: &Xform| xform.divides(axis) && self.leads_back(xform);
-        self.bound[axis].is_some() || self.scheduled.axes.uses(axis).any(leads)
+        self.bound[axis].is_some() || self.scheduled.axes.uses(axis).any(|xform| self.leads(axis, xform))
     }
 
-    /// Whether open loops give what a transform makes an index, and so what it takes.
-    fn leads_back(&self, xform: &Xform) -> bool {
-        xform.outputs().iter().all(|part| self.is_open(*part))
+    /// Whether open loops give what a transform makes of an axis an index, and so the axis.
+    fn leads(&self, axis: AxisId, xform: &Xform) -> bool {
+        xform.divides(axis) && xform.outputs().iter().all(|part| self.is_open(*part) || self.is_only(*part))
+    }
+
+    /// Whether an axis is a part that has no other beside it: its index is 0.
+    fn is_only(&self, axis: AxisId) -> bool {
+        self.scheduled.axes.is_leaf(axis) && self.scheduled.axes.is_picked(axis)
+    }
+
+    /// The transform that made an axis, if open loops run over something else, from which it follows.
+    fn made_by(&self, axis: AxisId) -> Option<Xform> {
+        if self.is_open(axis) {
+            return None;
+        }
+        let made = self.scheduled.axes.def(axis).copied()?;
+        match made {
+            Xform::Merge { outer, inner, .. } => (self.is_open(outer) && self.is_open(inner)).then_some(made),
+            Xform::Split { input, .. } => (self.is_open(input) || self.made_by(input).is_some()).then_some(made),
+            _ => None,
+        }
     }
 
     /// The windows of which an axis is the index, if open loops run over something else.
@@ -103,6 +121,9 @@ impl Lowering<'_> {
             return Ok(Bound { index: self.b.exprs().sub(place, first), overflows: false });
         }
         let Some(xform) = self.way(axis) else {
+            if self.bound[axis].is_none() {
+                return self.resolve_forward(axis, terms);
+            }
             let index = self.leaf(axis)?;
             return Ok(Bound { index, overflows: self.bound[axis].is_some_and(|bound| bound.overflows) });
         };
@@ -159,6 +180,43 @@ impl Lowering<'_> {
                 Ok(Bound { index, overflows: true })
             }
             Xform::Resize { .. } => Err(Diagnostic::bug("no schedule resizes an axis")),
+        }
+    }
+
+    /// The index of an axis from those that it was made of.
+    fn resolve_forward(&mut self, axis: AxisId, terms: &mut Vec<ExprId>) -> Result<Bound> {
+        if self.is_only(axis) {
+            return Ok(Bound { index: self.b.int(0), overflows: false });
+        }
+        match self.made_by(axis) {
+            Some(Xform::Merge { outer, inner, .. }) => {
+                let factor = self.extent(inner)?;
+                let (outer, inner) = (self.resolve(outer, terms)?, self.resolve(inner, terms)?);
+                if inner.overflows {
+                    self.test_below(inner.index, factor, terms);
+                }
+                let scaled = self.b.exprs().mul(outer.index, factor);
+                Ok(Bound { index: self.b.exprs().add(scaled, inner.index), overflows: outer.overflows })
+            }
+            Some(Xform::Split { input, inner, outer, .. }) => {
+                let whole = self.resolve(input, terms)?;
+                let factor = self.extent(inner)?;
+                if axis == inner && self.scheduled.axes.constant_extent(outer) == Some(1) {
+                    return Ok(whole);
+                }
+                // Who asks for a part's index is in that part, if loops say which it is.
+                let index = if axis == outer {
+                    self.b.exprs().div(whole.index, factor)
+                } else if self.is_open(outer) {
+                    let number = self.resolve(outer, terms)?.index;
+                    let first = self.b.exprs().mul(number, factor);
+                    self.b.exprs().sub(whole.index, first)
+                } else {
+                    self.b.exprs().rem(whole.index, factor)
+                };
+                Ok(Bound { index, overflows: axis == outer && whole.overflows })
+            }
+            _ => Ok(Bound { index: self.leaf(axis)?, overflows: false }),
         }
     }
 

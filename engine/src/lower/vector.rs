@@ -87,13 +87,13 @@ impl Lowering<'_> {
         own: Loop,
         body: impl FnOnce(&mut Self, (BufId, ExprId)) -> Result<()>,
     ) -> Result<()> {
-        if !self.runs_along(global, own.axis)? {
-            return Ok(());
-        }
         let (lanes, chunk) = self.chunks(tv, own)?;
         let bytes = chunk * self.scheduled.tensors[tv].dtype.bytes() as i64;
         let zero = self.b.int(0);
         self.with_leaf(own.axis, zero, |lowering| {
+            if !lowering.runs_along(global, own.axis)? {
+                return Ok(());
+            }
             let address = lowering.address(global)?;
             let buffer = lowering.global(global)?;
             let aligned =

@@ -119,8 +119,11 @@ impl ScheduleBuilder {
     /// Binds a leaf to threads, blocks, or a kind of loop.
     pub fn parallelize(&mut self, axis: AxisId, parallel: ParallelType) -> Result<()> {
         self.need_leaf(axis, "parallelize")?;
-        let taken = self.scheduled.axes.iter().any(|(other, data)| {
-            other != axis && data.uses.is_empty() && !parallel.is_loop() && self.scheduled.bindings[other] == parallel
+        let taken = self.scheduled.axes.ids().any(|other| {
+            other != axis
+                && self.scheduled.axes.is_leaf(other)
+                && !parallel.is_loop()
+                && self.scheduled.bindings[other] == parallel
         });
         if taken {
             let message = format!("{} is already taken by another axis", parallel.name());

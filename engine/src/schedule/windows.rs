@@ -43,7 +43,7 @@ impl ScheduleBuilder {
     }
 
     /// Lays windows over an axis, one for each index of `outer`, which numbers parts of the
-    /// axis. They may overlap, so they are for tensors in which an element may lie twice: tiles of
+    /// axis, or of another that it is a part of: sizes for which it numbers too few are refused. They may overlap, so they are for tensors in which an element may lie twice: tiles of
     /// blocks, which read what their neighbours read as well.
     pub fn window(&mut self, axis: AxisId, outer: AxisId, windows: Windows) -> Result<AxisId> {
         let Windows { step, width, left, aligned } = windows;
@@ -57,7 +57,8 @@ impl ScheduleBuilder {
                 "windows of {width} indices of {name} have no room for parts of {step} with {left} before them{shifted}"
             ));
         }
-        if !self.scheduled.axes.derives_from(outer, axis) || outer == axis {
+        let own = self.scheduled.axes.roots_of(axis);
+        if outer == axis || !self.scheduled.axes.roots_of(outer).iter().any(|root| own.contains(root)) {
             return refused(format!("{} numbers no parts of {}", self.name(outer), self.name(axis)));
         }
         if let Some((vector, reference)) = aligned {

@@ -18,14 +18,17 @@ pub(super) enum Forwards {
 }
 
 /// All that follows from some indices, by trying every index of inner axes. A slice of one
-/// element has index 0, if nothing else says otherwise.
+/// element, and a part that has no other beside it, has index 0, if nothing else says otherwise.
 pub(super) fn consequences(numbers: &Numbers, given: &Point, forwards: Forwards) -> Point {
     let mut point = spread(numbers, given.clone(), forwards);
     for (_, xform) in numbers.graph.xforms() {
-        if let Xform::Resize { output, .. } = *xform
-            && numbers.graph[output].extent == Extent::Const(1)
-        {
-            point.entry(output).or_insert(0);
+        let parts = match *xform {
+            Xform::Resize { output, .. } => vec![output],
+            Xform::Split { outer, inner, .. } => vec![outer, inner],
+            _ => Vec::new(),
+        };
+        for part in parts.into_iter().filter(|part| numbers.graph[*part].extent == Extent::Const(1)) {
+            point.entry(part).or_insert(0);
         }
     }
     spread(numbers, point, forwards)

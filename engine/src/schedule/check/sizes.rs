@@ -21,6 +21,19 @@ pub(crate) fn check_sizes(scheduled: &ScheduledFusion, sizes: &Sizes) -> Result<
             ));
         }
     }
+    for (_, xform) in scheduled.axes.xforms() {
+        let Xform::Window { input, outer, inner, step, left, shift } = *xform else { continue };
+        let shifted = shift.map_or(0, |(vector, _)| vector - 1);
+        let last = extent(outer).saturating_sub(1).saturating_mul(step);
+        let end = last.saturating_add(extent(inner)) - left - shifted;
+        if end < extent(input) && extent(outer) > 0 {
+            let (name, number) = (&scheduled.axes[input].name, &scheduled.axes[outer].name);
+            let message = format!("windows of {name}, one for each of the {} of {number}, end at {end}", extent(outer));
+            return Err(
+                Diagnostic::user(code::SCHEDULE_SIZES, message).note(format!("{name} has {} indices", extent(input)))
+            );
+        }
+    }
     for (tv, data) in scheduled.tensors.iter().filter(|(_, data)| matches!(data.io, Some(Io::Output(_)))) {
         let has_elements = data.indexed().all(|axis| extent(axis) > 0);
         let empty = data.loop_axes().find(|axis| extent(*axis) == 0);

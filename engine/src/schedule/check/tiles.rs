@@ -3,7 +3,7 @@
 
 use super::Check;
 use super::loops::foreign;
-use crate::axes::{AxisId, Derivation, Source, Xform, XformId};
+use crate::axes::{AxisId, Derivation, Source, Xform};
 use crate::diag::{Result, code};
 use crate::schedule::ir::{Loop, Memory, Tile, TvId};
 
@@ -92,10 +92,20 @@ impl Check<'_> {
     /// Whether the index of an axis may be outside in the loops at hand. Lowering finds indices of
     /// parts only, so one that derives from what it is a part of counts as well.
     fn may_leave(&self, derivation: &Derivation, axis: AxisId) -> bool {
-        if let Source::Forward(xform) = derivation.source(axis)
-            && let Some(inner) = self.within_window(derivation, xform)
-        {
-            return self.may_leave(derivation, inner);
+        if let Source::Forward(xform) = derivation.source(axis) {
+            let (input, number, step, [least, most]) = match self.scheduled.axes[xform] {
+                Xform::Window { input, outer, inner, step, left, shift } => {
+                    let width = self.scheduled.axes.constant_extent(inner).unwrap_or(0);
+                    (input, outer, step, [-left, width - left - shift.map_or(1, |(vector, _)| vector)])
+                }
+                Xform::Split { input, outer, inner, .. } if axis == inner => {
+                    let factor = self.scheduled.axes.constant_extent(inner).unwrap_or(0);
+                    (input, outer, factor, [0, factor - 1])
+                }
+                _ => return true,
+            };
+            let range = self.within_part(derivation, input, number, step);
+            return range.is_none_or(|[low, high]| low < least || high > most);
         }
         derivation.needed(&self.scheduled.axes, [axis]).into_iter().any(|axis| match derivation.source(axis) {
             Source::Loop => false,
@@ -108,24 +118,66 @@ impl Check<'_> {
         })
     }
 
-    /// The part of an axis of which an index is in the window of that part. With `a = o * f + i`
-    /// where loops split the axis into the parts that windows are for, or `a = o * f + i - s`, `s < v`, where they split
-    /// it aligned to vectors of `v`, its place `w = a + left + shift - o * step`, `shift < vector`, is inside
-    /// if `f = step`, `left >= v - 1` and `f - 1 + left + vector - 1 < width`.
-    fn within_window(&self, derivation: &Derivation, xform: XformId) -> Option<AxisId> {
+    /// The least and the greatest of `a - o * step` in the loops at hand, where `o` is the number of a part of the axis
+    /// `a`. What is known of it:
+    ///
+    /// * a split `a = o * step + i`: from 0 to `step - 1`; a window of it, side by side: likewise;
+    /// * aligned to vectors of `v` before that split, `a = o * step + i - s`: from `1 - v` on;
+    /// * the outer part of a merge with `n` indices, where `a * n + b` is known to be from `o * step * n` on: of that the quotient;
+    /// * a merge `a = c * n + b`: of `c` by `step / n`, and `b` is less than `n`;
+    /// * the one part of an axis with a constant size: all of it.
+    fn within_part(&self, derivation: &Derivation, a: AxisId, o: AxisId, step: i64) -> Option<[i64; 2]> {
         let axes = &self.scheduled.axes;
-        let Xform::Window { input, outer: number, inner, step, left, shift } = axes[xform] else { return None };
-        let source = |axis: AxisId| match derivation.source(axis) {
-            Source::Backward(xform) => Some(axes[xform]),
-            _ => None,
-        };
-        let (split, back) = match source(input)? {
-            Xform::Align { output, vector, .. } => (source(output)?, vector - 1),
-            split => (split, 0),
-        };
-        let Xform::Split { outer, inner: part, .. } = split else { return None };
-        let [factor, width] = [part, inner].map(|axis| axes.constant_extent(axis));
-        let last = factor? - 1 + left + shift.map_or(0, |(vector, _)| vector - 1);
-        (outer == number && factor? == step && left >= back && last < width?).then_some(part)
+        let all = [0, step - 1];
+        if axes.constant_extent(o) == Some(1) && axes.constant_size(a)? <= step {
+            return (!self.leaves_size(derivation, a)).then_some(all);
+        }
+        match derivation.source(a) {
+            Source::Backward(xform) => match axes[xform] {
+                Xform::Split { outer, inner, .. } if outer == o && axes.constant_extent(inner) == Some(step) => {
+                    (!self.may_leave(derivation, inner)).then_some(all)
+                }
+                Xform::Window { outer, inner, step: own, left: 0, shift: None, .. } if outer == o && own == step => {
+                    let is_side_by_side = axes.constant_extent(inner) == Some(step);
+                    (is_side_by_side && !self.may_leave(derivation, inner)).then_some(all)
+                }
+                Xform::Align { output, vector, .. } => {
+                    let [low, high] = self.within_part(derivation, output, o, step)?;
+                    Some([low + 1 - vector, high])
+                }
+                Xform::Merge { outer, inner, output } if outer == a => {
+                    let n = axes.constant_size(inner)?;
+                    let [low, high] = self.within_part(derivation, output, o, step.checked_mul(n)?)?;
+                    Some([low.div_euclid(n), high.div_euclid(n)])
+                }
+                _ => None,
+            },
+            Source::Forward(xform) => match axes[xform] {
+                Xform::Merge { outer, inner, .. } => {
+                    let n = axes.constant_size(inner).filter(|n| *n > 0 && step % n == 0)?;
+                    let [low, high] = self.within_part(derivation, outer, o, step / n)?;
+                    (!self.leaves_size(derivation, inner)).then_some([low * n, high * n + n - 1])
+                }
+                _ => None,
+            },
+            Source::Loop | Source::Picked | Source::Unknown => None,
+        }
+    }
+
+    /// Whether an axis of a constant size may have an index that is not less: it is no part of
+    /// a merge, nor made of one part that is whole.
+    fn leaves_size(&self, derivation: &Derivation, axis: AxisId) -> bool {
+        let axes = &self.scheduled.axes;
+        match derivation.source(axis) {
+            Source::Loop => false,
+            Source::Backward(xform) => match axes[xform] {
+                Xform::Merge { inner, .. } => inner != axis,
+                Xform::Split { outer, inner, exact, .. } => {
+                    !exact || axes.constant_extent(outer) != Some(1) || self.may_leave(derivation, inner)
+                }
+                _ => true,
+            },
+            _ => true,
+        }
     }
 }

@@ -7,7 +7,7 @@
 use super::structure::Unscheduled;
 use super::summary::Summary;
 use super::tile::Caching;
-use super::{Sizes, norm_inner, pointwise, reduction, transpose, tuning};
+use super::{Sizes, norm_inner, pointwise, reduction, runs, transpose, tuning};
 use crate::diag::{Diagnostic, Result, code};
 use crate::options::CompileCx;
 use crate::schedule::{ArgClass, AxisId, ScheduleBuilder, ScheduledFusion};
@@ -57,6 +57,7 @@ pub(super) struct Heuristic {
 /// The parameters of a heuristic: plain data, of which a schedule is made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Params {
+    Runs(runs::RunsParams),
     Transpose(transpose::TransposeParams),
     Pointwise(pointwise::PointwiseParams),
     Reduction(reduction::ReductionParams),
@@ -102,6 +103,10 @@ pub fn schedule(unscheduled: &Unscheduled, decision: &Decision) -> Result<Planne
         builder.distrust_exact_splits();
     }
     let params_text = match params {
+        Params::Runs(params) => {
+            runs::apply(&mut builder, *caching, params)?;
+            params.to_string()
+        }
         Params::Transpose(params) => {
             transpose::apply(&mut builder, *caching, params)?;
             params.to_string()
@@ -201,9 +206,9 @@ mod tests {
         };
         check([512, 511], "transpose");
         check([100_000, 8], "transpose");
-        // The second-level cache has what is small; a short dimension is read in vectors.
+        check([100_000, 7], "transpose");
+        // The second-level cache has what is small.
         check([64, 64], "pointwise");
-        check([100_000, 7], "pointwise");
     }
 
     #[test]

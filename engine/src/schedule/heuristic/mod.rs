@@ -19,6 +19,7 @@ mod recompute;
 mod reduction;
 mod residency;
 mod row_choice;
+mod runs;
 mod sizes;
 mod structure;
 mod summary;

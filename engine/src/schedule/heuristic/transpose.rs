@@ -13,15 +13,17 @@
 //! windows of the rows of the second side, from the vector on in which a part starts (`window`). So tiles
 //! overlap by a vector along either dimension, in what they read; what they write does not.
 //!
+//! Where one of the dimensions is short, or a short one lies within both, see `runs`.
+//!
 //! In shared memory the rows of a tile are rotated against each other, so that neither side
 //! meets itself in a bank: a thread of the first side reads a column.
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
-use super::coverage;
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
     ACCESS_BYTES, Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned,
 };
+use super::{coverage, runs};
 use crate::diag::{Diagnostic, Result};
 use crate::schedule::{AxisId, Io, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId, Windows};
 
@@ -44,7 +46,7 @@ const LINE_BYTES: i64 = 128;
 /// Tiles along the first dimension with which the blocks that run at once are long and thin.
 const MANY_TILES: i64 = 128;
 /// Bytes of a tensor below which nothing is gained: the second-level cache has all of it.
-const LEAST_BYTES: i64 = 32 << 10;
+pub(super) const LEAST_BYTES: i64 = 32 << 10;
 
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
@@ -53,10 +55,15 @@ pub(super) const HEURISTIC: Heuristic = Heuristic {
         if !problem.summary.structure.reduced.is_empty() {
             return Err(Refusal::Pattern("the fusion has reductions".to_string()));
         }
-        sides(problem, scheduled).map_err(Refusal::Pattern)?;
+        if runs::plan(problem, scheduled).is_none() {
+            sides(problem, scheduled).map_err(Refusal::Pattern)?;
+        }
         Ok(coverage::check(problem, scheduled)?)
     },
-    choose: |problem, scheduled| Ok(Params::Transpose(params(problem, scheduled)?)),
+    choose: |problem, scheduled| match runs::plan(problem, scheduled) {
+        Some(params) => Ok(Params::Runs(params)),
+        None => Ok(Params::Transpose(params(problem, scheduled)?)),
+    },
 };
 
 /// One of the two dimensions, and what runs along it.
@@ -321,7 +328,7 @@ fn neighbours(counts: [i64; 2]) -> i64 {
 }
 
 /// The greatest power of two that is not above a positive number.
-fn power_of_two_below(value: i64) -> i64 {
+pub(super) fn power_of_two_below(value: i64) -> i64 {
     1 << value.max(1).ilog2()
 }
 
