@@ -23,7 +23,6 @@ const ROOMS: [&str; 32] = [
     "case",
     "os",
     "crumb",
-    "measure",
     "outcome",
     "code_cache",
     "frame",
@@ -39,6 +38,7 @@ const ROOMS: [&str; 32] = [
     "device",
     "compilers",
     "worker",
+    "measure",
     "replay",
     // Who runs them all, and what is made of that.
     "dispatch",

@@ -139,7 +139,7 @@ impl Derivation {
     }
 
     /// From loops over the given axes.
-    pub(super) fn of_loops_alone(graph: &AxisGraph, loops: impl IntoIterator<Item = AxisId>) -> Self {
+    pub(crate) fn of_loops_alone(graph: &AxisGraph, loops: impl IntoIterator<Item = AxisId>) -> Self {
         let mut derivation = Self { sources: SecondaryMap::new(), levels: SecondaryMap::new() };
         let mut open = Open::default();
         loops.into_iter().for_each(|axis| open.push(0, axis, Source::Loop));

@@ -313,9 +313,13 @@ impl AxisGraph {
         self.constant_extent(axis).or_else(|| self.constant_extent(only?))
     }
 
-    /// Whether an axis is one element of another, or the only part of one.
+    /// Whether an axis is one element of another, or the only part of one that nothing is made of.
     pub fn is_picked(&self, axis: AxisId) -> bool {
-        let is_one = |xform: &Xform| matches!(xform, Xform::Resize { .. } | Xform::Split { .. });
+        let is_one = |xform: &Xform| match xform {
+            Xform::Resize { .. } => true,
+            Xform::Split { .. } => self.is_leaf(axis),
+            _ => false,
+        };
         self.constant_extent(axis) == Some(1) && self.defs(axis).any(is_one)
     }
 

@@ -169,7 +169,7 @@ impl ScheduleBuilder {
     /// Of two axes none decides the other, nor do both decide a third.
     fn need_apart(&self, outer: AxisId, inner: AxisId) -> Result<()> {
         let axes = &self.scheduled.axes;
-        let [first, second] = [outer, inner].map(|axis| Derivation::new(axes, [axis]));
+        let [first, second] = [outer, inner].map(|axis| Derivation::of_loops_alone(axes, [axis]));
         let is_decided = |derivation: &Derivation, axis: AxisId| {
             !matches!(derivation.source(axis), Source::Picked | Source::Unknown)
         };

@@ -18,13 +18,15 @@ pub(super) enum Forwards {
 }
 
 /// All that follows from some indices, by trying every index of inner axes. A slice of one
-/// element, and a part that has no other beside it, has index 0, if nothing else says otherwise.
+/// element, and a part that has no other beside it and of which nothing is made, has index 0, if nothing else says otherwise.
 pub(super) fn consequences(numbers: &Numbers, given: &Point, forwards: Forwards) -> Point {
     let mut point = spread(numbers, given.clone(), forwards);
     for (_, xform) in numbers.graph.xforms() {
         let parts = match *xform {
             Xform::Resize { output, .. } => vec![output],
-            Xform::Split { outer, inner, .. } => vec![outer, inner],
+            Xform::Split { outer, inner, .. } => {
+                [outer, inner].into_iter().filter(|part| numbers.graph.is_leaf(*part)).collect()
+            }
             _ => Vec::new(),
         };
         for part in parts.into_iter().filter(|part| numbers.graph[*part].extent == Extent::Const(1)) {

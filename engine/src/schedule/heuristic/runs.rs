@@ -161,7 +161,8 @@ pub(super) fn plan(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Option
     let least = sides.iter().map(|(.., tensors)| total_bytes(tensors)).min()?;
     let is_large = least >= tuned(problem.cx.options, "transpose.least_bytes", LEAST_BYTES);
     let is_image = sides[0].0 == sides[1].0;
-    if !is_large || !is_short(is_image, e, widest) {
+    let is_empty = sides.iter().any(|(long, ..)| extents[*long] == 0);
+    if is_empty || !is_large || !is_short(is_image, e, widest) {
         return None;
     }
     // Results are computed where they are written.
