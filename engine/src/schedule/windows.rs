@@ -43,7 +43,8 @@ impl ScheduleBuilder {
     }
 
     /// Lays windows over an axis, one for each index of `outer`, which numbers parts of the
-    /// axis, or of another that it is a part of: sizes for which it numbers too few are refused. They may overlap, so they are for tensors in which an element may lie twice: tiles of
+    /// axis, or of another that it is a part of: sizes for which it numbers too few are refused.
+    /// Where they overlap, they are for tensors in which an element may lie twice: tiles of
     /// blocks, which read what their neighbours read as well.
     pub fn window(&mut self, axis: AxisId, outer: AxisId, windows: Windows) -> Result<AxisId> {
         let Windows { step, width, left, aligned } = windows;

@@ -123,7 +123,8 @@ impl Check<'_> {
     ///
     /// * a split `a = o * step + i`: from 0 to `step - 1`; a window of it, side by side: likewise;
     /// * aligned to vectors of `v` before that split, `a = o * step + i - s`: from `1 - v` on;
-    /// * the outer part of a merge with `n` indices, where `a * n + b` is known to be from `o * step * n` on: of that the quotient;
+    /// * the outer part of a merge with `n` indices, where `a * n + b` is known to be from
+    ///   `o * step * n` on: of that the quotient;
     /// * a merge `a = c * n + b`: of `c` by `step / n`, and `b` is less than `n`;
     /// * the one part of an axis with a constant size: all of it.
     fn within_part(&self, derivation: &Derivation, a: AxisId, o: AxisId, step: i64) -> Option<[i64; 2]> {

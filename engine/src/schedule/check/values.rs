@@ -3,9 +3,8 @@
 use super::Check;
 use crate::axes::{AxisId, Derivation, Source, Xform};
 use crate::diag::{Result, code};
-use std::collections::BTreeSet;
-
 use crate::schedule::ir::{Compute, Loop, Memory, ParallelType, RowShift, TvId, TvOp, TvOperand};
+use std::collections::BTreeSet;
 
 impl Check<'_> {
     /// What a tensor reads is where it reads it.
