@@ -13,7 +13,9 @@ use engine::lower;
 use engine::num::{DType, Value};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions, SimSchedule};
 use engine::schedule::heuristic::Sizes;
-use engine::schedule::{ArgClass, AxisId, Loop, Memory, ParallelType, ScheduleBuilder, Tile, TvId, scheduled_fusion};
+use engine::schedule::{
+    ArgClass, AxisId, Columns, Loop, Memory, ParallelType, ScheduleBuilder, Tile, TvId, scheduled_fusion,
+};
 use engine::tensor::{Arg, ArgMeta, HostTensor};
 use engine::text;
 use std::collections::BTreeMap;
@@ -349,7 +351,7 @@ fn loops_and_tiles_that_do_not_hold_a_tensor_are_refused() {
     check(b.set_loops(value, &[all[0], all[1], of(roots[1], ParallelType::Tidx)]), "two axes to one place");
     check(b.set_loops(value, &[all[0], all[1], of(roots[1], ParallelType::Unroll)]), "whose extent is not constant");
     b.set_loops(value, &all).unwrap();
-    let tile = |axes: &[AxisId], by, every| Tile { axes: axes.to_vec(), by, every };
+    let tile = |axes: &[AxisId], by, every| Tile { axes: axes.to_vec(), columns: Columns::Rotated { by, every } };
     check(b.alloc(value, tile(&[rows], 0, 1)), "not in shared memory");
     b.set_memory(value, Memory::Shared).unwrap();
     check(b.alloc(value, tile(&[rows, roots[1]], 0, 1)), "is not constant");

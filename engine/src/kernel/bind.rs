@@ -275,6 +275,7 @@ fn exact(op: IndexOp, x: i64, y: i64) -> Result<i64> {
         IndexOp::CeilDiv => x.checked_div(y).and_then(|q| q.checked_add(i64::from(x % y > 0))),
         IndexOp::Min => Some(x.min(y)),
         IndexOp::Max => Some(x.max(y)),
+        IndexOp::Xor => Some(x ^ y),
     };
     number.ok_or_else(|| overflow(op.as_binary().name(), x, y))
 }

@@ -265,6 +265,15 @@ impl ExprArena {
     pub fn ceil_div(&mut self, a: ExprId, b: ExprId) -> ExprId {
         self.index(IndexOp::CeilDiv, a, b)
     }
+    /// Exclusive or of the bits of indices that are not negative.
+    pub fn xor(&mut self, a: ExprId, b: ExprId) -> ExprId {
+        match (self.as_int(a), self.as_int(b)) {
+            (Some(0), _) => b,
+            (_, Some(0)) => a,
+            (Some(x), Some(y)) => self.int(x ^ y, self.dtype(a)),
+            _ => self.index(IndexOp::Xor, a, b),
+        }
+    }
     /// `a < b`.
     pub fn lt(&mut self, a: ExprId, b: ExprId) -> ExprId {
         self.binary(BinaryOp::Lt, a, b)

@@ -105,6 +105,8 @@ impl<'a> Multiples<'a> {
                 let (x, y) = (self.of(a), self.of(b));
                 x.checked_mul(y).unwrap_or(x.max(y))
             }
+            // Zeros at the end of both stay.
+            Xor => power_of_two_part(gcd(self.of(a), self.of(b))),
             // a = g k and c divides g: a / c = (g / c) k.
             Div | CeilDiv => match self.kernel.exprs.as_int(b) {
                 Some(c) if c > 0 && self.of(a) % c == 0 => self.of(a) / c,

@@ -151,8 +151,8 @@ pub enum Expr {
     Cast(ExprId),
     /// A function of `f32` by the given approximation.
     Approx(ApproxOp, ExprId),
-    /// Index arithmetic on `i32` or `i64`: never overflows, and divides a
-    /// non-negative number by a positive one. Where a thread evaluates it
+    /// Index arithmetic on `i32` or `i64`: never overflows, divides a
+    /// non-negative number by a positive one, and mixes bits of non-negative ones. Where a thread evaluates it
     /// otherwise, the result is any number, and nothing may depend on it.
     Index(IndexOp, ExprId, ExprId),
     /// An index as data: the same number, on which arithmetic wraps from here on.
@@ -216,6 +216,8 @@ pub enum IndexOp {
     Min,
     /// Larger one.
     Max,
+    /// Exclusive or of the bits of numbers that are not negative.
+    Xor,
 }
 
 impl IndexOp {
@@ -230,6 +232,7 @@ impl IndexOp {
             IndexOp::CeilDiv => BinaryOp::CeilDiv,
             IndexOp::Min => BinaryOp::Minimum,
             IndexOp::Max => BinaryOp::Maximum,
+            IndexOp::Xor => BinaryOp::BitwiseXor,
         }
     }
     /// The index arithmetic that is like an operation on data.
@@ -243,6 +246,7 @@ impl IndexOp {
             BinaryOp::CeilDiv => IndexOp::CeilDiv,
             BinaryOp::Minimum => IndexOp::Min,
             BinaryOp::Maximum => IndexOp::Max,
+            BinaryOp::BitwiseXor => IndexOp::Xor,
             _ => return None,
         })
     }

@@ -230,6 +230,11 @@ fn index(op: IndexOp, x: Range, y: Range) -> Option<Range> {
         Mod if natural => Range { lo: 0, hi: x.hi.min(y.hi - 1) },
         Min => Range { lo: x.lo.min(y.lo), hi: x.hi.min(y.hi) },
         Max => Range { lo: x.lo.max(y.lo), hi: x.hi.max(y.hi) },
-        Div | CeilDiv | Mod => return None,
+        // No bit above the highest of either.
+        Xor if x.lo >= 0 && y.lo >= 0 => {
+            let bits = (x.hi | y.hi).checked_ilog2().map_or(0, |highest| highest + 1);
+            Range { lo: 0, hi: 1i64.checked_shl(bits).map_or(i64::MAX, |end| end.wrapping_sub(1)) }
+        }
+        Div | CeilDiv | Mod | Xor => return None,
     })
 }

@@ -106,6 +106,7 @@ pub(super) fn alloc(facts: &Facts<'_>, tree: &mut LoopTree, sharing: Sharing) ->
 fn array_of(facts: &Facts<'_>, tv: TvId, shared: &mut PrimaryMap<SharedId, Shared>) -> Result<Array> {
     let data = &facts.scheduled.tensors[tv];
     let mut add = |len, align| shared.push(Shared { name: identifier(&data.name), dtype: data.dtype, len, align });
+    let stages = if data.is_ring() { i64::from(data.stages) } else { 1 };
     if let Some(tile) = &data.tile {
         if data.loops[..data.inline_at].iter().any(|own| own.parallel.is_thread()) {
             let message = format!("the tile of {} stands among the threads that share it", data.name);
@@ -113,12 +114,13 @@ fn array_of(facts: &Facts<'_>, tv: TvId, shared: &mut PrimaryMap<SharedId, Share
                 .note("inline it into loops and loops over blocks only"));
         }
         let len = tile.axes.iter().try_fold(1, |len, axis| facts.constant_extent(*axis).map(|extent| len * extent))?;
-        return Ok(Array::Tile(add(len, WIDE_ALIGN)));
+        return Ok(Array::Tile(add(len * stages, WIDE_ALIGN)));
     }
     let len = facts.batch_len(tv)?;
     if data.memory == Memory::Shared {
         let threads = facts.block_threads()?;
-        return Ok(Array::PerThread(add(len * threads, data.dtype.bytes() as u32)));
+        let align = if data.is_ring() { WIDE_ALIGN } else { data.dtype.bytes() as u32 };
+        return Ok(Array::PerThread(add(len * threads * stages, align)));
     }
     Ok(Array::Registers(len))
 }

@@ -139,6 +139,9 @@ impl<'a> Lowering<'a> {
     /// `array = inside ? memory : fill`, one element.
     pub(super) fn emit_load(&mut self, load: Load) -> Result<()> {
         let Load { tv, from, .. } = load;
+        if self.facts.ring_loop(tv).is_some() {
+            return self.emit_copy(load);
+        }
         self.origin(tv, "load");
         let terms = self.access_terms(tv)?;
         let inside = self.conjunction(&terms);

@@ -9,7 +9,7 @@ use crate::diag::{Diagnostic, Result};
 use crate::fusion::ScalarId;
 use crate::kernel::{BufId, ExprId, KernelBuilder};
 use crate::num::DType;
-use crate::schedule::{ArgClass, AxisId, ParallelType, ScheduledFusion, TvId};
+use crate::schedule::{ArgClass, AxisId, Loop, ParallelType, ScheduledFusion, TvId};
 use crate::util::SecondaryMap;
 use std::collections::BTreeSet;
 
@@ -123,19 +123,24 @@ impl<'a> Lowering<'a> {
 
     /// The element of a local tensor's array in the loops that are open now:
     /// `((i0 * n1 + i1) * n2 + i2) ...` over its array loops, and in shared memory
-    /// over the threads of the block, so that neighbours do not meet in a bank.
+    /// over the threads of the block, so that neighbours do not meet in a bank. Stages of a ring
+    /// are outermost, and the lanes of its vectors innermost, since copies move them together.
     pub(super) fn array_index(&mut self, tv: TvId) -> Result<ExprId> {
         let array = self.storage.arrays[tv];
-        if matches!(array, Some(Array::Tile(_))) {
-            return self.tile_index(tv);
+        let stage = self.stage(tv)?;
+        if let Some(Array::Tile(shared)) = array {
+            let index = self.tile_index(tv)?;
+            let Some((stage, stages)) = stage else { return Ok(index) };
+            let len = self.b.int(self.storage.shared[shared].len / stages);
+            let start = self.b.exprs().mul(stage, len);
+            return Ok(self.b.exprs().add(start, index));
         }
-        let mut index = self.b.int(0);
-        for own in self.facts.array_loops(tv) {
-            let extent = self.facts.constant_extent(own.axis)?;
-            let extent = self.b.int(extent);
-            let position = self.leaf(own.axis)?;
-            let scaled = self.b.exprs().mul(index, extent);
-            index = self.b.exprs().add(scaled, position);
+        let mut loops = self.facts.array_loops(tv);
+        let is_vector = |own: &mut Loop| own.parallel == ParallelType::Vectorize;
+        let lanes = if stage.is_some() { loops.pop_if(is_vector) } else { None };
+        let mut index = stage.map_or_else(|| self.b.int(0), |(stage, _)| stage);
+        for own in loops {
+            index = self.index_within(index, own)?;
         }
         if matches!(array, Some(Array::PerThread(_))) {
             for parallel in [ParallelType::Tidz, ParallelType::Tidy, ParallelType::Tidx] {
@@ -147,7 +152,24 @@ impl<'a> Lowering<'a> {
                 }
             }
         }
-        Ok(index)
+        lanes.map_or(Ok(index), |own| self.index_within(index, own))
+    }
+
+    /// `index * extent + position` of a loop that is open.
+    fn index_within(&mut self, index: ExprId, own: Loop) -> Result<ExprId> {
+        let extent = self.facts.constant_extent(own.axis)?;
+        let extent = self.b.int(extent);
+        let position = self.leaf(own.axis)?;
+        let scaled = self.b.exprs().mul(index, extent);
+        Ok(self.b.exprs().add(scaled, position))
+    }
+
+    /// The stage of a ring in the iteration that is open, `i mod stages`, and the number of stages.
+    fn stage(&mut self, tv: TvId) -> Result<Option<(ExprId, i64)>> {
+        let Some(own) = self.facts.ring_loop(tv) else { return Ok(None) };
+        let stages = i64::from(self.scheduled.tensors[tv].stages);
+        let (iteration, count) = (self.leaf(own.axis)?, self.b.int(stages));
+        Ok(Some((self.b.exprs().rem(iteration, count), stages)))
     }
 
     /// The index of a leaf that an open loop binds.

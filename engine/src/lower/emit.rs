@@ -6,6 +6,7 @@
 //! twice, and no node is emitted in another way because of what stands around it.
 
 use super::context::{Bound, Lowering};
+use super::ring;
 use super::tree::{Ahead, Body, LoopTree, Node, NodeId, Wide};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{Dim, Expr, ExprId, Scope, Special, StmtKind, Unroll};
@@ -23,6 +24,17 @@ impl Lowering<'_> {
             Node::Loop { own, unroll, body } => self.emit_over(*own, *unroll, |l| l.emit_body(tree, body)),
             Node::Ahead { axis, at, loads, body } => self.emit_ahead(*axis, *at, loads, |l| l.emit_body(tree, body)),
             Node::Advance { loads } => self.emit_advance(loads),
+            Node::Fill { axis, at, body } => self.emit_ring_fill(*axis, *at, |l| l.emit_body(tree, body)),
+            Node::Commit => {
+                self.b.set_origin(None, ring::PASS);
+                self.b.commit_group();
+                Ok(())
+            }
+            Node::Wait { open, .. } => {
+                self.b.set_origin(None, ring::PASS);
+                self.b.wait_group(*open);
+                Ok(())
+            }
             Node::Init { tv } => self.emit_identity(*tv),
             Node::Accumulate { tv, tested } => self.emit_accumulate(*tv, *tested),
             Node::Finish { tv } => self.emit_finish(*tv),
@@ -125,18 +137,22 @@ impl Lowering<'_> {
         loads: &[TvId],
         body: impl FnOnce(&mut Self) -> Result<()>,
     ) -> Result<()> {
-        let index = match at {
-            Ahead::First => {
-                loads.iter().try_for_each(|tv| self.declare_twin(*tv))?;
-                self.b.int(0)
-            }
-            Ahead::Next => {
-                let current = self.leaf(axis)?;
-                let one = self.b.int(1);
-                self.b.exprs().add(current, one)
-            }
-        };
+        if let Ahead::Before(_) = at {
+            loads.iter().try_for_each(|tv| self.declare_twin(*tv))?;
+        }
+        let index = self.index_ahead(axis, at)?;
         self.with_bound(axis, Bound { index, overflows: true }, body)
+    }
+
+    /// The index of an iteration ahead.
+    pub(super) fn index_ahead(&mut self, axis: AxisId, at: Ahead) -> Result<ExprId> {
+        Ok(match at {
+            Ahead::Before(index) => self.b.int(index),
+            Ahead::After(steps) => {
+                let (current, steps) = (self.leaf(axis)?, self.b.int(steps));
+                self.b.exprs().add(current, steps)
+            }
+        })
     }
 
     /// Copies twins to the arrays.
@@ -164,7 +180,7 @@ impl Lowering<'_> {
         self.with_bound(leaf, Bound { index, overflows: false }, body)
     }
 
-    fn with_bound(&mut self, leaf: AxisId, bound: Bound, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    pub(super) fn with_bound(&mut self, leaf: AxisId, bound: Bound, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let before = self.bound[leaf];
         self.bound.set(leaf, Some(bound));
         let result = body(self);

@@ -124,7 +124,8 @@ impl<'a> Facts<'a> {
     /// Whether a local tensor is one value in the loops that are open, and not an element of
     /// an array or a tile.
     pub(super) fn is_single(&self, tv: TvId) -> bool {
-        self.scheduled.tensors[tv].tile.is_none() && self.array_loops(tv).is_empty()
+        let data = &self.scheduled.tensors[tv];
+        data.tile.is_none() && !data.is_ring() && self.array_loops(tv).is_empty()
     }
 
     /// The constant extent of a leaf that a local array runs over.
@@ -170,11 +171,18 @@ impl<'a> Facts<'a> {
         own.parallel.is_loop() && self.trips(own.axis) != Some(1)
     }
 
-    /// The loads of a unit that its loop at `depth` makes one iteration ahead.
+    /// The loop whose iterations fill the stages of a ring in turn; none for other tensors.
+    pub(super) fn ring_loop(&self, tv: TvId) -> Option<Loop> {
+        let data = &self.scheduled.tensors[tv];
+        let last = data.inline_at.checked_sub(1).filter(|_| data.is_ring())?;
+        data.loops.get(last).copied()
+    }
+
+    /// The loads of a unit that its loop at `depth` makes some iterations ahead.
     pub(super) fn loaded_ahead(&self, unit: &[TvId], own: Loop, depth: usize) -> Vec<TvId> {
         let tensors = &self.scheduled.tensors;
         let is_ahead =
-            |tv: &TvId| tensors[*tv].prefetch && tensors[*tv].inline_at == depth + 1 && self.loaded_from(*tv).is_some();
+            |tv: &TvId| tensors[*tv].stages > 1 && tensors[*tv].inline_at == depth + 1 && self.loaded_from(*tv).is_some();
         if own.parallel.is_loop() { unit.iter().copied().filter(is_ahead).collect() } else { Vec::new() }
     }
 

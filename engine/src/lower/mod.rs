@@ -7,7 +7,7 @@
 //! 1. `place`: tensors to nests, by loops and inline positions;
 //! 2. `predicate`: where tests and repairs are needed, from what `outside` knows of registers
 //!    outside a tensor;
-//! 3. `pipeline`: loops that load one iteration ahead;
+//! 3. `pipeline`: loops that load some iterations ahead;
 //! 4. `alloc`: arrays of registers and shared memory, and who uses them in turn;
 //! 5. `sync`: barriers, from hazards between threads;
 //! 6. `emit`: one walk, which makes statements.
@@ -17,7 +17,7 @@
 //! * `index` turns the indices of loops into indices of roots and addresses,
 //!   and finds the terms of tests;
 //! * `compute` emits elementwise operations, accumulations and scalar accesses;
-//! * `vector` emits wide accesses with a checked tail, `tile` those of tiles;
+//! * `vector` emits wide accesses with a checked tail, `tile` those of tiles, `ring` asynchronous copies;
 //! * `random` draws random numbers, a block of the generator at a time;
 //! * `block_reduce` and `grid_reduce` emit the steps of reductions across threads and blocks;
 //! * `params` declares parameters, `bounds` notes what is known of sums, for the choice of approximations.
@@ -41,6 +41,7 @@ mod pipeline;
 mod place;
 mod predicate;
 mod random;
+mod ring;
 mod sync;
 mod tile;
 mod tree;

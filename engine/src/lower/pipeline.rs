@@ -1,19 +1,26 @@
-//! The pass that makes loops load the next iteration's elements before they use
+//! The pass that makes loops load elements of later iterations before they use
 //! this one's, so that memory is busy while threads compute and wait at barriers.
 //!
 //! In: a tree in which what a loop loads ahead comes first in its body, each nest with
-//! its repair. Out: each such array has a twin. Before the loop the twin is loaded for
-//! iteration 0; at the top of iteration `i` the twin is copied to the array and
-//! then loaded for iteration `i + 1`; then the array is repaired. After the last
-//! iteration nothing is inside, so nothing is read.
+//! its repair. Out: the same, ahead.
+//!
+//! * An array in registers has a twin. Before the loop the twin is loaded for
+//!   iteration 0; at the top of iteration `i` the twin is copied to the array and
+//!   then loaded for iteration `i + 1`; then the array is repaired. After the last
+//!   iteration nothing is inside, so nothing is read.
+//! * A ring of `n` stages in shared memory is filled by asynchronous copies, a group of them for
+//!   each iteration. Before the loop those for iterations 0 to `n - 2` are begun; at the top of
+//!   iteration `i` its group is waited for, and that for iteration `i + n - 1` begun, in the stage
+//!   that iteration `i - 1` has read. Behind the last iteration groups are empty, but counted.
 
 use super::facts::Facts;
 use super::tree::{Ahead, Body, Load, LoopTree, Node, NodeId, Wide};
-use crate::schedule::{Loop, TvId};
+use crate::schedule::{AxisId, Loop, TvId};
+use std::collections::BTreeMap;
 
 /// Rewrites all loops that load ahead.
 pub(super) fn pipeline(facts: &Facts<'_>, tree: &mut LoopTree) {
-    if facts.scheduled.tensors.values().any(|data| data.prefetch) {
+    if facts.scheduled.tensors.values().any(|data| data.stages > 1) {
         let body = std::mem::take(&mut tree.body);
         tree.body = rewrite(facts, tree, body);
     }
@@ -34,15 +41,20 @@ fn rewrite(facts: &Facts<'_>, tree: &mut LoopTree, body: Body) -> Body {
 }
 
 /// Rewrites the body of a loop that loads ahead; returns what comes before the loop.
-fn load_ahead(facts: &Facts<'_>, tree: &mut LoopTree, node: NodeId) -> Option<NodeId> {
-    let Node::Loop { own, body, .. } = &tree.nodes[node] else { return None };
+fn load_ahead(facts: &Facts<'_>, tree: &mut LoopTree, node: NodeId) -> Body {
+    let Node::Loop { own, body, .. } = &tree.nodes[node] else { return Body::new() };
     let own = *own;
     let (mut loads, mut nests, mut repairs) = (Vec::new(), Body::new(), Body::new());
+    let mut rings = Rings::new();
     let mut rest = body.as_slice();
     while let [first, others @ ..] = rest {
         if let Some(tv) = ahead_of(facts, tree, own, *first) {
-            loads.push(tv);
-            nests.push(*first);
+            if facts.ring_loop(tv).is_some() {
+                rings.entry(facts.scheduled.tensors[tv].stages.into()).or_default().push((tv, *first));
+            } else {
+                loads.push(tv);
+                nests.push(*first);
+            }
         } else if matches!(&tree.nodes[*first], Node::Repair { tv, .. } if loads.last() == Some(tv)) {
             repairs.push(*first);
         } else {
@@ -50,30 +62,67 @@ fn load_ahead(facts: &Facts<'_>, tree: &mut LoopTree, node: NodeId) -> Option<No
         }
         rest = others;
     }
-    if loads.is_empty() {
-        return None;
-    }
     let rest = rest.to_vec();
+    let (mut before, mut rewritten) = (Body::new(), Body::new());
+    turn_rings(tree, own.axis, &rings, &mut before, &mut rewritten);
+    if !loads.is_empty() {
+        let [first, next] = twins(tree, own.axis, &loads, &nests);
+        before.push(first);
+        rewritten.push(tree.add(Node::Advance { loads }));
+        rewritten.push(next);
+    }
+    if before.is_empty() {
+        return before;
+    }
+    rewritten.extend(repairs);
+    rewritten.extend(rest);
+    if let Node::Loop { body, .. } = &mut tree.nodes[node] {
+        *body = rewritten;
+    }
+    before
+}
+
+/// Loads to the twins of arrays: of the first iteration, and of that after the current one.
+fn twins(tree: &mut LoopTree, axis: AxisId, loads: &[TvId], nests: &[NodeId]) -> [NodeId; 2] {
     let twin = |load: Load| Load { twin: true, ..load };
     let change = |node: &Node| match node {
         Node::Load { load } => Some(Node::Load { load: twin(*load) }),
         _ => None,
     };
-    let [first, next] = [Ahead::First, Ahead::Next].map(|at| {
-        let body = tree.copy(&nests, &change);
+    [Ahead::Before(0), Ahead::After(1)].map(|at| {
+        let body = tree.copy(nests, &change);
         for node in tree.inside(&body) {
             if let Node::Wide { wide: Wide::Load(load), .. } = &mut tree.nodes[node] {
                 load.twin = true;
             }
         }
-        tree.add(Node::Ahead { axis: own.axis, at, loads: loads.clone(), body })
-    });
-    let advance = tree.add(Node::Advance { loads });
-    let rewritten: Body = [advance, next].into_iter().chain(repairs).chain(rest).collect();
-    if let Node::Loop { body, .. } = &mut tree.nodes[node] {
-        *body = rewritten;
+        tree.add(Node::Ahead { axis, at, loads: loads.to_vec(), body })
+    })
+}
+
+/// The rings of a loop, by their numbers of stages, with the nests that fill them.
+type Rings = BTreeMap<i64, Vec<(TvId, NodeId)>>;
+
+/// What fills and waits for the rings of a loop. With `most` stages at most, group `g` belongs to
+/// iteration `g - most + 1`, in which a ring of `n` stages is filled for iteration `g - most + n`.
+/// Of those that an iteration reads the latest is that of the ring of the fewest stages, behind
+/// which as many groups less two are begun.
+fn turn_rings(tree: &mut LoopTree, axis: AxisId, rings: &Rings, before: &mut Body, inside: &mut Body) {
+    let (Some(fewest), Some(most)) = (rings.keys().next(), rings.keys().next_back()) else { return };
+    let nests = |of: &Vec<(TvId, NodeId)>| -> Vec<NodeId> { of.iter().map(|(_, nest)| *nest).collect() };
+    for group in 0..most - 1 {
+        for (stages, of) in rings.iter().filter(|(stages, _)| group >= most - **stages) {
+            let body = tree.copy(&nests(of), &|_| None);
+            before.push(tree.add(Node::Fill { axis, at: Ahead::Before(group - most + stages), body }));
+        }
+        before.push(tree.add(Node::Commit));
     }
-    Some(first)
+    let filled = rings.values().flatten().map(|(tv, _)| *tv).collect();
+    inside.push(tree.add(Node::Wait { rings: filled, open: (fewest - 2) as u32 }));
+    for (stages, of) in rings {
+        inside.push(tree.add(Node::Fill { axis, at: Ahead::After(stages - 1), body: nests(of) }));
+    }
+    inside.push(tree.add(Node::Commit));
 }
 
 /// The tensor that a nest in a loop loads, if the loop is to load it ahead.

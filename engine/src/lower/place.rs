@@ -266,7 +266,7 @@ impl Placing<'_> {
         let in_registers =
             |tv: &TvId| tensors[*tv].memory == Memory::Local && self.facts.array_loops(*tv).contains(&own);
         let reads = |tv: &TvId| self.facts.scheduled.producers(*tv).iter().any(in_registers);
-        unit.iter().any(|tv| tensors[*tv].memory == Memory::Shared)
+        unit.iter().any(|tv| tensors[*tv].memory == Memory::Shared && !tensors[*tv].is_ring())
             && !unit.iter().any(|tv| in_registers(tv) || reads(tv) || self.facts.accumulates(*tv))
     }
 
@@ -294,14 +294,17 @@ impl Placing<'_> {
         let Some(TvOp { compute: Compute::Copy, inputs }) = &tensors[tv].op else { return None };
         let [TvOperand::Tv(from)] = *inputs.as_slice() else { return None };
         let in_registers = |tv: TvId| tensors[tv].memory == Memory::Local && along(tv);
+        let in_ring = |tv: TvId| tensors[tv].is_ring() && along(tv);
         match (is_vector, facts.is_global(from), facts.is_global(tv)) {
-            (true, true, false) if in_registers(tv) => Some(Wide::Load(Load { tv, from, twin: false })),
+            (true, true, false) if in_registers(tv) || in_ring(tv) => Some(Wide::Load(Load { tv, from, twin: false })),
             (true, false, true) if in_registers(from) => Some(Wide::Store { tv, from, firsts: Vec::new() }),
             (true, false, false) => {
                 let (tiled, local) = if tensors[tv].tile.is_some() { (tv, from) } else { (from, tv) };
-                let tile = tensors[tiled].tile.as_ref()?;
-                let moves = in_registers(local) && facts.is_inner_part(own.axis, tile.axes.last());
-                moves.then_some(Wide::Tile { tv, from })
+                let neighbours = match &tensors[tiled].tile {
+                    Some(tile) => facts.is_inner_part(own.axis, tile.axes.last()),
+                    None => in_ring(tiled),
+                };
+                (in_registers(local) && neighbours).then_some(Wide::Tile { tv, from })
             }
             _ => None,
         }

@@ -13,13 +13,15 @@
 //! one iteration of its loop to the next. A barrier stands immediately before the outermost node with which the
 //! hazard ends: before a loop, if what it does was begun before the loop; inside, if the iteration before.
 //! Exchanges of which iterations take two copies in turn meet those of the iteration before
-//! the last only.
+//! the last only. Stages of rings meet those of as many iterations before as there are stages: a
+//! copy writes its stage when it is begun and when it is waited for, and nobody touches it in between.
 //!
-//! Invariant: no barrier is placed in what only some threads do (`Lanes`, `Repair`).
+//! Invariant: no barrier is placed in what only some threads do (`Lanes`, `Repair`), nor among what
+//! fills a stage (`Fill`).
 
 use super::alloc::{Array, Storage};
 use super::facts::Facts;
-use super::tree::{Body, ExchangeId, LoopTree, Node, NodeId, SharedId, Step, Wide};
+use super::tree::{Ahead, Body, ExchangeId, LoopTree, Node, NodeId, SharedId, Step, Wide};
 use crate::diag::{Diagnostic, Result};
 use crate::schedule::{AxisId, Loop, TvId};
 use crate::util::{EntityId, SecondaryMap};
@@ -55,12 +57,30 @@ struct Access {
     /// the iteration before.
     turns: Option<AxisId>,
     before: bool,
+    /// The stage of a ring, where that is known.
+    stage: Option<Stage>,
+}
+
+/// The stage that iteration `i + ahead` of a loop fills, of so many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stage {
+    axis: AxisId,
+    ahead: i64,
+    of: i64,
+}
+
+impl Stage {
+    fn is_other_than(self, other: Stage) -> bool {
+        self.axis == other.axis && (self.ahead - other.ahead).rem_euclid(self.of) != 0
+    }
 }
 
 impl Access {
     fn is_hazard_with(&self, other: &Access) -> bool {
         let same_copy = self.turns.is_none() || self.turns != other.turns || self.before == other.before;
         let writers = self.writes && other.writes && self.tv == other.tv;
+        let stages = self.stage.zip(other.stage);
+        let same_copy = same_copy && !stages.is_some_and(|(one, other)| one.is_other_than(other));
         self.what == other.what && (self.writes || other.writes) && !writers && same_copy
     }
 }
@@ -137,6 +157,10 @@ impl Sync<'_> {
                 summary.last.extend(inner.last);
                 Ok(summary)
             }
+            Node::Fill { axis, at, .. } => {
+                let (axis, at) = (*axis, *at);
+                self.fill(node, axis, at)
+            }
             Node::Lanes { .. } | Node::Repair { .. } => {
                 let mut all = Summary::default();
                 let bodies: Vec<Body> = self.tree.bodies(node).into_iter().cloned().collect();
@@ -149,6 +173,29 @@ impl Sync<'_> {
             }
             _ => self.leaf(node),
         }
+    }
+
+    /// What fills stages writes those of an iteration ahead. In the loop it comes behind the wait for
+    /// those of this iteration, and counts as reading them as well: so the barrier behind which others
+    /// read what has landed stands between the two, and is the one that frees the stage to be filled.
+    fn fill(&self, node: NodeId, axis: AxisId, at: Ahead) -> Result<Summary> {
+        let mut found = Vec::new();
+        for inner in self.tree.bodies(node).into_iter().flat_map(|body| self.tree.inside(body)) {
+            for write in self.leaf(inner)?.first {
+                let Ahead::After(ahead) = at else {
+                    add(&mut found, &[Access { stage: None, ..write }]);
+                    continue;
+                };
+                let stage = |ahead| Some(Stage { axis, ahead, of: self.stages(write.tv) });
+                let landed = Access { writes: false, stage: stage(0), ..write };
+                add(&mut found, &[landed, Access { stage: stage(ahead), ..write }]);
+            }
+        }
+        Ok(Summary { first: found.clone(), last: found, settles: false })
+    }
+
+    fn stages(&self, tv: TvId) -> i64 {
+        self.facts.scheduled.tensors[tv].stages.into()
     }
 
     /// Places barriers in the only body of a node.
@@ -178,6 +225,7 @@ impl Sync<'_> {
             // What is not of the loop may meet either copy.
             access.turns = access.turns.filter(|axis| *axis != own.axis);
             access.before = false;
+            access.stage = access.stage.filter(|stage| stage.axis != own.axis);
         }
         summary.settles &= self.facts.trips(own.axis).is_some_and(|trips| trips > 0);
         Ok(summary)
@@ -194,6 +242,7 @@ impl Sync<'_> {
                 Wide::Store { tv, .. } | Wide::Tile { tv, .. } | Wide::Random { tv } => self.tiles(*tv, &mut found),
             },
             Node::Reduce { tv, pass, step } => self.step(*tv, pass, *step, &mut found)?,
+            Node::Wait { rings, .. } => rings.iter().for_each(|tv| self.tile(*tv, true, &mut found)),
             Node::LastBlock { .. } => found.push(self.plain(What::Flag, false, TvId::from_index(0), "grid_reduce")),
             _ => {}
         }
@@ -201,19 +250,21 @@ impl Sync<'_> {
     }
 
     fn plain(&self, what: What, writes: bool, tv: TvId, pass: &'static str) -> Access {
-        Access { what, writes, tv, pass, turns: None, before: false }
+        Access { what, writes, tv, pass, turns: None, before: false, stage: None }
     }
 
     /// The tiles among the operands of a tensor, and itself.
     fn tiles(&self, tv: TvId, found: &mut Vec<Access>) {
-        for from in self.facts.scheduled.producers(tv) {
-            if let Some(Array::Tile(shared)) = self.storage.arrays[from] {
-                found.push(self.plain(What::Shared(shared), false, from, "tile"));
-            }
-        }
-        if let Some(Array::Tile(shared)) = self.storage.arrays[tv] {
-            found.push(self.plain(What::Shared(shared), true, tv, "tile"));
-        }
+        self.facts.scheduled.producers(tv).into_iter().for_each(|from| self.tile(from, false, found));
+        self.tile(tv, true, found);
+    }
+
+    /// An access to a tensor, if it is a tile: of a ring to the stage of the iteration at hand.
+    fn tile(&self, tv: TvId, writes: bool, found: &mut Vec<Access>) {
+        let Some(Array::Tile(shared)) = self.storage.arrays[tv] else { return };
+        let ring = self.facts.ring_loop(tv);
+        let stage = ring.map(|own| Stage { axis: own.axis, ahead: 0, of: self.stages(tv) });
+        found.push(Access { stage, ..self.plain(What::Shared(shared), writes, tv, "tile") });
     }
 
     fn step(&self, tv: TvId, pass: &'static str, step: Step, found: &mut Vec<Access>) -> Result<()> {
@@ -253,10 +304,14 @@ fn carried(summary: &Summary, axis: AxisId) -> Vec<Access> {
     let mut carried = Vec::new();
     for access in &summary.last {
         let turns = access.turns == Some(axis);
-        add(&mut carried, &[Access { before: turns, ..*access }]);
+        let settled = |stage: &Stage| stage.axis != axis || summary.settles;
+        let one_on = |stage: Stage| Stage { ahead: stage.ahead - i64::from(stage.axis == axis), ..stage };
+        // Where nothing settles what was before, it may be of any iteration.
+        let stage = access.stage.filter(settled).map(one_on);
+        add(&mut carried, &[Access { before: turns, stage, ..*access }]);
         if turns && !summary.settles {
             // Nothing settles what the iteration before that did, to the same copy.
-            add(&mut carried, &[Access { before: false, ..*access }]);
+            add(&mut carried, &[Access { before: false, stage, ..*access }]);
         }
     }
     carried

@@ -7,14 +7,13 @@
 use super::context::Lowering;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{CacheHint, ExprId};
-use crate::schedule::{Loop, TvId};
+use crate::schedule::{Columns, Loop, SWIZZLE_BYTES, TvId};
 
 /// The widest access of a thread.
 const MAX_ACCESS_BYTES: i64 = 16;
 
 impl Lowering<'_> {
-    /// The element of a tile in the open loops: `outer * n + inner` over its axes, the
-    /// innermost index rotated by `by * (outer / every)` modulo its extent.
+    /// The element of a tile in the open loops: `outer * n + column` over its axes.
     pub(super) fn tile_index(&mut self, tv: TvId) -> Result<ExprId> {
         let Some(tile) = self.scheduled.tensors[tv].tile.clone() else {
             return Err(Diagnostic::bug(format!("{} is no tile", self.scheduled.tensors[tv].name)));
@@ -24,17 +23,39 @@ impl Lowering<'_> {
             let extent = self.facts.constant_extent(*axis)?;
             let mut position = self.index_of(*axis)?;
             let extent = self.b.int(extent);
-            if at + 1 == tile.axes.len() && tile.by > 0 {
-                let (every, by) = (self.b.int(tile.every), self.b.int(tile.by));
-                let group = self.b.exprs().div(index, every);
-                let shift = self.b.exprs().mul(group, by);
-                position = self.b.exprs().add(position, shift);
-                position = self.b.exprs().rem(position, extent);
+            if at + 1 == tile.axes.len() {
+                let bytes = self.scheduled.tensors[tv].dtype.bytes() as i64;
+                position = self.column(tile.columns, index, (position, extent), bytes);
             }
             index = self.b.exprs().mul(index, extent);
             index = self.b.exprs().add(index, position);
         }
         Ok(index)
+    }
+
+    /// Where in its row the element at an index lies, of so many bytes. See [`Columns`].
+    fn column(&mut self, columns: Columns, row: ExprId, (index, extent): (ExprId, ExprId), bytes: i64) -> ExprId {
+        match columns {
+            Columns::InOrder => index,
+            Columns::Rotated { by, every } => {
+                let (every, by) = (self.b.int(every), self.b.int(by));
+                let group = self.b.exprs().div(row, every);
+                let shift = self.b.exprs().mul(group, by);
+                let moved = self.b.exprs().add(index, shift);
+                self.b.exprs().rem(moved, extent)
+            }
+            Columns::Swizzled { groups, every } => {
+                let (every, groups, group) =
+                    (self.b.int(every), self.b.int(groups), self.b.int(SWIZZLE_BYTES / bytes));
+                let rows = self.b.exprs().div(row, every);
+                let turn = self.b.exprs().rem(rows, groups);
+                let own = self.b.exprs().div(index, group);
+                let other = self.b.exprs().xor(own, turn);
+                let start = self.b.exprs().mul(other, group);
+                let within = self.b.exprs().rem(index, group);
+                self.b.exprs().add(start, within)
+            }
+        }
     }
 
     /// Emits a copy between registers and a tile, along whose innermost axis the lanes run, as
@@ -47,7 +68,7 @@ impl Lowering<'_> {
         let zero = self.b.int(0);
         let mut emitted = false;
         self.with_leaf(own.axis, zero, |lowering| {
-            let index = lowering.tile_index(tiled)?;
+            let index = lowering.array_index(tiled)?;
             // A rotation by less than the lanes would tear them apart.
             if chunk < 2 || lanes % chunk != 0 || lowering.multiple_of(index) % lanes != 0 {
                 return Ok(());

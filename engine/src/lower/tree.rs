@@ -46,6 +46,13 @@ pub(super) enum Node {
     Ahead { axis: AxisId, at: Ahead, loads: Vec<TvId>, body: Body },
     /// Copies the twins of arrays, which were loaded ahead, to the arrays.
     Advance { loads: Vec<TvId> },
+    /// Starts to copy to the stages of rings what an iteration ahead reads, if there is such an one.
+    Fill { axis: AxisId, at: Ahead, body: Body },
+    /// Ends a group of asynchronous copies, whether or not there are any in it.
+    Commit,
+    /// Waits until no more than the latest `open` groups are on their way: then the stages of these
+    /// rings for the current iteration are there, as far as this thread filled them.
+    Wait { rings: Vec<TvId>, open: u32 },
     /// Sets a reduction's array to the neutral element.
     Init { tv: TvId },
     /// Combines one element into a reduction's array; with a test, only what is inside.
@@ -90,10 +97,10 @@ pub(super) struct Load {
 /// Which iteration is loaded ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ahead {
-    /// The first, before the loop.
-    First,
-    /// The one after the current one.
-    Next,
+    /// This one, before the loop.
+    Before(i64),
+    /// The one so many after the current one.
+    After(i64),
 }
 
 /// What takes all lanes of a loop at once.
@@ -165,6 +172,7 @@ impl Node {
         match self {
             Node::Loop { body, .. }
             | Node::Ahead { body, .. }
+            | Node::Fill { body, .. }
             | Node::Repair { body, .. }
             | Node::Grid { body, .. }
             | Node::LastBlock { body } => vec![body],
@@ -177,6 +185,7 @@ impl Node {
         match self {
             Node::Loop { body, .. }
             | Node::Ahead { body, .. }
+            | Node::Fill { body, .. }
             | Node::Repair { body, .. }
             | Node::Grid { body, .. }
             | Node::LastBlock { body } => vec![body],

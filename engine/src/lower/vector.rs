@@ -16,27 +16,27 @@ use crate::schedule::{AxisId, Loop, ParallelType, TvId, Xform};
 const MAX_ACCESS_BYTES: i64 = 16;
 
 /// A copy of one vector in the open loops.
-struct VectorCopy {
-    array: (BufId, ExprId),
-    memory: (BufId, ExprId),
+pub(super) struct VectorCopy {
+    pub(super) array: (BufId, ExprId),
+    pub(super) memory: (BufId, ExprId),
     /// Elements of the vector axis.
-    lanes: i64,
+    pub(super) lanes: i64,
     /// Elements of one access: a vector of more than 16 bytes takes several.
-    chunk: i64,
+    pub(super) chunk: i64,
     hint: CacheHint,
 }
 
 /// Tests of a vector's lanes.
-struct LaneEnds {
+pub(super) struct LaneEnds {
     /// Whether all lanes are inside, and whether some are.
-    all: ExprId,
+    pub(super) all: ExprId,
     any: ExprId,
     /// Whether all lanes have the same tests.
-    uniform: bool,
+    pub(super) uniform: bool,
 }
 
 /// The loop over the lanes of a vector.
-fn lanes_of(leaf: AxisId) -> Loop {
+pub(super) fn lanes_of(leaf: AxisId) -> Loop {
     Loop { axis: leaf, parallel: ParallelType::Vectorize }
 }
 
@@ -44,6 +44,9 @@ impl Lowering<'_> {
     /// Emits a load of all lanes as wide accesses, if it is provably aligned. Returns whether
     /// it did.
     pub(super) fn try_load_vector(&mut self, load: Load, own: Loop) -> Result<bool> {
+        if self.facts.ring_loop(load.tv).is_some() {
+            return self.try_copy_vector(load, own);
+        }
         let mut emitted = false;
         self.with_copy(load.tv, load.from, own, |lowering, memory| {
             let array = (lowering.loaded_array(load)?, lowering.array_index(load.tv)?);
@@ -80,7 +83,7 @@ impl Lowering<'_> {
 
     /// Calls `body` with the address of lane 0, to which the leaf is bound, if neighbours along
     /// the leaf are neighbours in memory and the address is provably aligned.
-    fn with_copy(
+    pub(super) fn with_copy(
         &mut self,
         tv: TvId,
         global: TvId,
@@ -111,13 +114,13 @@ impl Lowering<'_> {
         Ok((lanes, lanes.min(MAX_ACCESS_BYTES / self.scheduled.tensors[tv].dtype.bytes() as i64)))
     }
 
-    fn vector_copy(&self, tv: TvId, own: Loop, array: (BufId, ExprId), memory: (BufId, ExprId)) -> Result<VectorCopy> {
+    pub(super) fn vector_copy(&self, tv: TvId, own: Loop, array: (BufId, ExprId), memory: (BufId, ExprId)) -> Result<VectorCopy> {
         let (lanes, chunk) = self.chunks(tv, own)?;
         Ok(VectorCopy { array, memory, lanes, chunk, hint: self.scheduled.tensors[tv].cache_hint })
     }
 
     /// Where the first and the last lane are inside. The leaf is bound to 0.
-    fn lane_ends(
+    pub(super) fn lane_ends(
         &mut self,
         leaf: AxisId,
         copy: &VectorCopy,
@@ -240,7 +243,7 @@ impl Lowering<'_> {
     }
 
     /// Sets all lanes to the fill.
-    fn emit_fill(&mut self, tv: TvId, leaf: AxisId, copy: &VectorCopy) -> Result<()> {
+    pub(super) fn emit_fill(&mut self, tv: TvId, leaf: AxisId, copy: &VectorCopy) -> Result<()> {
         let fill = self.outside_value(tv);
         self.emit_loop(lanes_of(leaf), |lowering| {
             let index = lowering.array_index(tv)?;
@@ -328,7 +331,7 @@ impl Lowering<'_> {
                 if fact == 0 { MOST } else { 1 << fact.trailing_zeros().min(4) }
             }
             Expr::Index(IndexOp::Mul, a, b) => (self.multiple_of(a) * self.multiple_of(b)).min(MOST),
-            Expr::Index(IndexOp::Add | IndexOp::Sub | IndexOp::Mod, a, b) => {
+            Expr::Index(IndexOp::Add | IndexOp::Sub | IndexOp::Mod | IndexOp::Xor, a, b) => {
                 self.multiple_of(a).min(self.multiple_of(b))
             }
             Expr::Cast(a) | Expr::AsIndex(a) => self.multiple_of(a),

@@ -1,7 +1,10 @@
 //! The scheduling primitives. Each checks its preconditions, transforms the
 //! working copy and records itself.
 
-use super::ir::{Compute, Io, Loop, Memory, ParallelType, ScheduledFusion, Step, Tile, Tv, TvId, TvOp, TvOperand};
+use super::ir::{
+    Columns, Compute, Io, Loop, Memory, ParallelType, SWIZZLE_BYTES, ScheduledFusion, Step, Tile, Tv, TvId, TvOp,
+    TvOperand,
+};
 use super::names::Names;
 use crate::axes::{AxisId, Derivation, Extent, Parts, Source};
 use crate::diag::{Diagnostic, Result, code};
@@ -221,7 +224,7 @@ impl ScheduleBuilder {
         let cache = self.scheduled.tensors.push(Tv { name, ..data }.in_registers());
         let data = &mut self.scheduled.tensors[tv];
         data.op = Some(TvOp { compute: Compute::Copy, inputs: vec![TvOperand::Tv(cache)] });
-        data.prefetch = false;
+        data.stages = 1;
         Ok(cache)
     }
 
@@ -488,46 +491,57 @@ impl ScheduleBuilder {
             Some("it is not in shared memory".to_string())
         } else if let Some(axis) = stray {
             Some(format!("the extent of {} is not constant", self.name(*axis)))
-        } else if tile.axes.is_empty() || tile.by < 0 || tile.every < 1 {
-            Some("it needs an axis, and a rotation that is not negative every one or more rows".to_string())
         } else {
-            None
+            self.columns_refused(&tile, data.dtype.bytes() as i64)
         };
         if let Some(refusal) = refusal {
-            return Err(Diagnostic::user(code::SCHEDULE_TENSOR, format!("alloc of {}: {refusal}", data.name)));
+            let message = format!("alloc of {}: {refusal}", data.name);
+            return Err(self.with_loops(Diagnostic::user(code::SCHEDULE_TENSOR, message), &[tv]));
         }
         let tensor = data.name.clone();
         let axes = tile.axes.iter().map(|axis| self.name(*axis)).collect();
-        if tile.by == 0 {
+        if let Columns::Rotated { by: 0, .. } = tile.columns {
             // Nothing is moved on, whatever the rows.
-            tile.every = 1;
+            tile.columns = Columns::InOrder;
         }
-        self.scheduled.steps.push(Step::Alloc { tensor, axes, by: tile.by, every: tile.every });
+        self.scheduled.steps.push(Step::Alloc { tensor, axes, columns: tile.columns });
         self.scheduled.tensors[tv].tile = Some(tile);
         Ok(())
     }
 
-    /// Loads a tensor's elements for the next iteration of the innermost loop
-    /// that it shares with its consumers while this iteration's are in use.
+    /// What is wrong with the columns of a tile of elements of so many bytes.
+    fn columns_refused(&self, tile: &Tile, bytes: i64) -> Option<String> {
+        let Some(inner) = tile.axes.last() else { return Some("it needs an axis".into()) };
+        match tile.columns {
+            Columns::InOrder => None,
+            Columns::Rotated { by, every } => {
+                (by < 0 || every < 1).then(|| "a rotation is not negative, every one or more rows".into())
+            }
+            Columns::Swizzled { groups, every } if groups < 1 || groups & (groups - 1) != 0 || every < 1 => {
+                Some(format!("a swizzle is of a power of two of groups, every one or more rows, not of {groups}"))
+            }
+            Columns::Swizzled { groups, .. } => {
+                let row = self.scheduled.axes.constant_extent(*inner).unwrap_or_default().saturating_mul(bytes);
+                (row % groups.saturating_mul(SWIZZLE_BYTES) != 0).then(|| {
+                    let inner = self.name(*inner);
+                    format!("a row along {inner} has {row} bytes, no multiple of {groups} groups of {SWIZZLE_BYTES}")
+                })
+            }
+        }
+    }
+
+    /// Loads a tensor's elements for later iterations of the innermost loop that it shares
+    /// with its consumers while this iteration's are in use: for the next one in registers, for
+    /// the next `stages - 1` in shared memory.
     pub fn circular_buffer(&mut self, tv: TvId, stages: u32) -> Result<()> {
         let data = &self.scheduled.tensors[tv];
-        let copies = matches!(&data.op, Some(TvOp { compute: Compute::Copy, .. })) && data.memory == Memory::Local;
-        let is_input = |from: &TvId| self.scheduled.tensors[*from].io.is_some();
-        let is_load = copies && self.scheduled.producers(tv).first().is_some_and(is_input);
-        let loops = data.inline_at.checked_sub(1).map(|last| data.loops[last]);
-        let serial = loops.is_some_and(|last| last.parallel == ParallelType::Serial);
-        // A single value is a variable, which has no second place.
-        let several = data.loops[data.inline_at..].iter().any(|own| own.parallel.is_loop());
-        if stages != 2 || !is_load || !serial || !several {
-            return Err(Diagnostic::unsupported(
-                code::SCHEDULE_VERB,
-                format!("circular_buffer of {} with {stages} stages", data.name),
-            )
-            .note("two stages of a register copy of an input are available, of several elements in a serial loop")
-            .note(self.scheduled.loops_text(tv)));
+        if let Some(refusal) = self.scheduled.stages_refused(tv, stages) {
+            let message = format!("circular_buffer of {} with {stages} stages: {}", data.name, refusal.what);
+            let error = Diagnostic::unsupported(code::SCHEDULE_VERB, message).note(refusal.way_out);
+            return Err(self.with_loops(error, &[tv]));
         }
         let tensor = data.name.clone();
-        self.scheduled.tensors[tv].prefetch = true;
+        self.scheduled.tensors[tv].stages = stages;
         self.scheduled.steps.push(Step::CircularBuffer { tensor, stages });
         Ok(())
     }

@@ -71,7 +71,7 @@ impl GraphBuilder {
             op,
             loops: Vec::new(),
             inline_at: 0,
-            prefetch: false,
+            stages: 1,
             cache_hint: CacheHint::Default,
         })
     }

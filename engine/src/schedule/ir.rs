@@ -180,9 +180,9 @@ pub struct Tv {
     pub loops: Vec<Loop>,
     /// Number of outer loops shared with the consumers.
     pub inline_at: usize,
-    /// Whether the innermost shared loop loads the next iteration's elements
-    /// before it uses this one's.
-    pub prefetch: bool,
+    /// Iterations of the innermost shared loop that have a place at once: with more than 1 the
+    /// elements of one are loaded while those of the ones before are in use.
+    pub stages: u32,
     /// Which caches its accesses to global memory use.
     pub cache_hint: CacheHint,
 }
@@ -190,7 +190,12 @@ pub struct Tv {
 impl Tv {
     /// The same as a value in registers that is placed nowhere yet.
     pub(super) fn in_registers(self) -> Self {
-        Self { memory: Memory::Local, io: None, tile: None, inline_at: 0, prefetch: false, ..self }
+        Self { memory: Memory::Local, io: None, tile: None, inline_at: 0, stages: 1, ..self }
+    }
+
+    /// Whether it lies in shared memory in stages, which asynchronous copies fill in turn.
+    pub fn is_ring(&self) -> bool {
+        self.memory == Memory::Shared && self.stages > 1
     }
 
     /// Whether an axis is one of the tensor's loops.
@@ -216,17 +221,30 @@ impl Tv {
 
 /// Elements of a tensor in shared memory, by axes of constant extent, outer to inner.
 ///
-/// With a rotation, the innermost index of a row is moved on with the row, modulo its extent:
-/// so a column of rows lies in different banks. `offset = outer * n + (inner + by * (outer / every)) mod n`.
+/// `offset = outer * n + column(outer, inner)` over the innermost axis and those around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tile {
     /// The axes.
     pub axes: Vec<AxisId>,
-    /// Elements from one group of rows to the next; 0 for none.
-    pub by: i64,
-    /// Rows of a group, at least 1.
-    pub every: i64,
+    /// Where in its row an element lies.
+    pub columns: Columns,
 }
+
+/// Where an element of a row of a tile lies in it, so that a column of rows lies in different
+/// banks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Columns {
+    /// At its index.
+    InOrder,
+    /// Moved on with the row: `(inner + by * (outer / every)) mod n`.
+    Rotated { by: i64, every: i64 },
+    /// Groups of [`SWIZZLE_BYTES`] change places, `g` of them with `g ^ (outer / every mod groups)`: a power
+    /// of two of groups, of which a row is a multiple.
+    Swizzled { groups: i64, every: i64 },
+}
+
+/// Bytes that a swizzle leaves together: those of the widest access.
+pub const SWIZZLE_BYTES: i64 = 16;
 
 /// How a tensor is computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -355,8 +373,7 @@ pub enum Step {
     Alloc {
         tensor: String,
         axes: Vec<String>,
-        by: i64,
-        every: i64,
+        columns: Columns,
     },
     Propagate {
         order: Vec<String>,

@@ -21,6 +21,7 @@
 //! axis at that position, and the same running over it;
 //! a reduction is never inlined into the loops it reduces over.
 
+mod buffering;
 mod builder;
 mod check;
 mod graph;
@@ -43,7 +44,8 @@ pub use check::check as check_schedule;
 pub(crate) use check::{check_sizes, greatest_index};
 pub use graph::scheduled_fusion;
 pub use ir::{
-    Compute, Io, Loop, Memory, ParallelType, RowShift, ScheduledFusion, Step, Tile, Tv, TvId, TvOp, TvOperand,
+    Columns, Compute, Io, Loop, Memory, ParallelType, RowShift, SWIZZLE_BYTES, ScheduledFusion, Step, Tile, Tv, TvId,
+    TvOp, TvOperand,
 };
 pub use layout::{ArgClass, MemoryAxis, TensorLayout};
 pub use parse::{PlacedStep, parse_schedule};

@@ -4,7 +4,7 @@
 //! is wrong, with line and column. Names are looked up by [`replay`](super::replay), since most
 //! axes come to be by the steps themselves. Invariant: `parse(print(steps)) == steps`.
 
-use super::ir::{Memory, ParallelType, Step};
+use super::ir::{Columns, Memory, ParallelType, Step};
 use super::verbs::{MISSING, VERBS};
 use crate::diag::{Diagnostic, Result, Span, code};
 use crate::kernel::CacheHint;
@@ -152,13 +152,7 @@ impl<'a> Line<'a> {
             "set_memory" => Step::SetMemory { tensor: self.tensor()?, memory: self.memory()? },
             "alloc" => {
                 let (tensor, axes) = (self.tensor()?, self.axes()?);
-                let (mut by, mut every) = (0, 1);
-                if self.take("rotate") {
-                    by = self.number()?;
-                    self.need("every")?;
-                    every = self.number()?;
-                }
-                Step::Alloc { tensor, axes, by, every }
+                Step::Alloc { tensor, axes, columns: self.columns()? }
             }
             "inline_at" => Step::InlineAt { tensor: self.tensor()?, position: self.count()? },
             "inline_most" => {
@@ -205,6 +199,20 @@ impl<'a> Line<'a> {
             None
         };
         Ok(Step::Window { axis, outer, step, width, left, aligned })
+    }
+
+    fn columns(&mut self) -> Result<Columns> {
+        let is_rotated = self.take("rotate");
+        if !is_rotated && !self.take("swizzle") {
+            return Ok(Columns::InOrder);
+        }
+        let count = self.number()?;
+        self.need("every")?;
+        let every = self.number()?;
+        Ok(match is_rotated {
+            true => Columns::Rotated { by: count, every },
+            false => Columns::Swizzled { groups: count, every },
+        })
     }
 
     fn loops(&mut self) -> Result<Step> {
@@ -387,7 +395,7 @@ mod tests {
              window d2 at d2.o by 8 width 9 left 1\nwindow d2 at d2.o by 8 width 12 align 4 of %x\n\
              parallelize d0.i*d1.o grid_x\nrfactor %s over d2.a, d1.i\npropagate\npropagate d2.a, d1.i\nloops %y\n\
              loops %y d0 -> block_y, d1, d2 -> vectorize\nreorder %y d1, d0\nreorder d1, d0\nrecompute_in %w d0\n\
-             set_memory %x_r shared\nalloc %x_r d0, d1\nalloc %x_r d0, d1 rotate 2 every 4\ninline_at %x_r 2\n\
+             set_memory %x_r shared\nalloc %x_r d0, d1\nalloc %x_r d0, d1 rotate 2 every 4\nalloc %x_r d0, d1 swizzle 8 every 1\ninline_at %x_r 2\n\
              inline_most\ninline_most keep %x_r 2, %y 1\ncircular_buffer %x_r 2\nset_cache_hint %x_r again\nmin_blocks 3\n",
         );
     }

@@ -1,6 +1,6 @@
 //! Schedules as text: one primitive a line.
 
-use super::ir::{Loop, ParallelType, ScheduledFusion, Step, TvId};
+use super::ir::{Columns, Loop, ParallelType, ScheduledFusion, Step, TvId};
 use crate::kernel::CacheHint;
 use std::fmt::{self, Display, Formatter};
 
@@ -82,9 +82,13 @@ impl Display for Step {
                     _ => write!(f, "{axis} -> {}", parallel.name()),
                 })
             }
-            Step::Alloc { tensor, axes, by, every } => {
+            Step::Alloc { tensor, axes, columns } => {
                 write!(f, "alloc %{tensor} {}", axes.join(", "))?;
-                if *by > 0 { write!(f, " rotate {by} every {every}") } else { Ok(()) }
+                match columns {
+                    Columns::InOrder => Ok(()),
+                    Columns::Rotated { by, every } => write!(f, " rotate {by} every {every}"),
+                    Columns::Swizzled { groups, every } => write!(f, " swizzle {groups} every {every}"),
+                }
             }
             Step::InlineAt { tensor, position } => write!(f, "inline_at %{tensor} {position}"),
             Step::RecomputeIn { tensor, axis } => write!(f, "recompute_in %{tensor} {axis}"),

@@ -181,9 +181,9 @@ impl Replay {
                 let loops = loops.iter().map(own).collect::<Result<Vec<_>>>()?;
                 self.builder.set_loops(tv, &loops)
             }
-            Step::Alloc { axes, by, every, .. } => {
+            Step::Alloc { axes, columns, .. } => {
                 let axes = self.all_axes(placed, axes)?;
-                self.builder.alloc(tv, Tile { axes, by: *by, every: *every })
+                self.builder.alloc(tv, Tile { axes, columns: *columns })
             }
             Step::RecomputeIn { axis, .. } => {
                 let axis = self.axis(placed, axis)?;

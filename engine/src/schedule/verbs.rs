@@ -78,13 +78,22 @@ pub const VERBS: &[Verb] = &[
         "alloc %t A, ... [rotate N every N]",
         "Elements in shared memory that all threads of a block reach, by these axes; the innermost rotated by N every N rows.",
     ),
+    verb(
+        "alloc",
+        "alloc %t A, ... swizzle N every N",
+        "The same; groups of 16 bytes change places: group G of a row with G xor (row / every mod N), N a power of two.",
+    ),
     verb("inline_at", "inline_at %t N", "Computes `%t` inside of the first N loops of those who read it."),
     verb(
         "inline_most",
         "inline_most [keep %t N, ...]",
         "Inlines every value as deeply as can be, these to N loops at most; recorded as an `inline_at` of each.",
     ),
-    verb("circular_buffer", "circular_buffer %t N", "Loads `%t` N - 1 iterations ahead of its use; N is 2."),
+    verb(
+        "circular_buffer",
+        "circular_buffer %t N",
+        "Loads `%t` N - 1 iterations ahead of its use: in shared memory N is 2 to 8, in registers 2.",
+    ),
     verb(
         "set_cache_hint",
         "set_cache_hint %t HINT",

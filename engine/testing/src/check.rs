@@ -10,7 +10,7 @@ use engine::backend::cuda::Device;
 use engine::backend::cuda::nvrtc::{Nvrtc, NvrtcSearch};
 use engine::diag::{Diagnostic, DiagnosticKind, Result};
 use engine::fusion::{Fusion, bind_args};
-use engine::kernel::{self, Kernel};
+use engine::kernel::{self, Block, Kernel, Space, StmtKind};
 use engine::num::{DType, storage};
 use engine::options::{DeviceDesc, NoTrace, Options, RunChecks, SimOptions, SimSchedule};
 use engine::refeval::{Tolerance, compare, evaluate};
@@ -178,7 +178,7 @@ impl CheckTarget {
             Err(error) => return DrawOutcome::Differs(format!("{error}\n{}", case.schedule)),
         };
         match self.scheduled(&case, kernel, seed) {
-            Ok(None) => DrawOutcome::Agrees("schedule".into()),
+            Ok(None) => DrawOutcome::Agrees(held_in(kernel).into()),
             Ok(Some(what)) => DrawOutcome::Differs(format!("{what}\n{}\n{}", case.schedule, kernel::print(kernel))),
             Err(error) => DrawOutcome::Differs(format!("{error}\n{}\n{}", case.schedule, kernel::print(kernel))),
         }
@@ -200,6 +200,24 @@ impl CheckTarget {
             }
         }
         Ok(None)
+    }
+}
+
+/// What is remarkable about where a kernel of a schedule holds values.
+fn held_in(kernel: &Kernel) -> &'static str {
+    fn copies(block: &Block) -> bool {
+        block.iter().any(|stmt| match &stmt.kind {
+            StmtKind::CopyAsync { .. } => true,
+            StmtKind::For { body, .. } => copies(body),
+            StmtKind::If { then, otherwise, .. } => copies(then) || copies(otherwise),
+            _ => false,
+        })
+    }
+    let shared = || kernel.buffers.values().any(|buffer| buffer.space == Space::Shared);
+    match copies(&kernel.body) {
+        true => "ring",
+        false if shared() => "shared",
+        false => "schedule",
     }
 }
 

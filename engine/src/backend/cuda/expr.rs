@@ -405,6 +405,7 @@ impl Exprs<'_> {
             IndexOp::CeilDiv => PrintedExpr::call(self.lib("ceil_div"), &[&a, &b]),
             IndexOp::Min => select(&compare("<", Prec::Relation, &b, &a), &b, &a),
             IndexOp::Max => select(&compare("<", Prec::Relation, &a, &b), &b, &a),
+            IndexOp::Xor => chain("^", Prec::BitXor, &a, &b),
         }
     }
 

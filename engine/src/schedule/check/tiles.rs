@@ -6,28 +6,34 @@ use super::loops::foreign;
 use crate::axes::{AxisId, Derivation, Source, Xform};
 use crate::diag::{Result, code};
 use crate::schedule::ir::{Loop, Memory, Tile, TvId};
+use std::collections::BTreeSet;
 
 impl Check<'_> {
     /// A tile holds the tensor's elements of a block, and is written by all of its threads.
     pub(super) fn tile(&self, tv: TvId) -> Result<()> {
         let data = &self.scheduled.tensors[tv];
         let Some(tile) = &data.tile else { return Ok(()) };
-        if self.copied(tv).is_some_and(|from| self.scheduled.tensors[from].memory == Memory::Global) {
+        let from_memory = self.copied(tv).is_some_and(|from| self.scheduled.tensors[from].memory == Memory::Global);
+        if from_memory && !data.is_ring() {
             let message = format!("the tile of %{} is filled from global memory at once", data.name);
             return Err(self.unsupported(
                 message,
-                "copy to registers first, with `cache_after` of the input twice",
+                "copy to registers first, with `cache_after` of the input twice, or make it a ring with `circular_buffer`",
                 &[tv],
             ));
         }
-        if let Some(own) = data.loops[..data.inline_at].iter().find(|own| !own.parallel.is_block()) {
+        // A ring is filled anew in each iteration of the loops around it.
+        let around = |own: &Loop| own.parallel.is_block() || data.is_ring() && own.parallel.is_loop();
+        if let Some(own) = data.loops[..data.inline_at].iter().find(|own| !around(own)) {
             let axis = self.axis(own.axis);
             let message =
                 format!("the tile of %{} stands inside of the loop over {axis}, or among its threads", data.name);
-            return Err(self.unsupported(message, "inline it into loops over blocks only", &[tv]));
+            let note = "inline it into loops over blocks only, or as a ring into loops and loops over blocks";
+            return Err(self.unsupported(message, note, &[tv]));
         }
-        let blocks = data.loops.iter().filter(|own| own.parallel.is_block()).map(|own| own.axis);
-        let inside = Derivation::new(&self.scheduled.axes, blocks.chain(tile.axes.iter().copied()));
+        let outer = data.loops[..data.inline_at].iter().chain(data.loops.iter().filter(|own| own.parallel.is_block()));
+        let blocks: BTreeSet<AxisId> = outer.map(|own| own.axis).collect();
+        let inside = Derivation::new(&self.scheduled.axes, blocks.into_iter().chain(tile.axes.iter().copied()));
         if let Some(axis) = data.indexed().chain(data.partial.iter().copied()).find(|axis| !inside.is_known(*axis)) {
             let message = format!(
                 "the tile of %{} has one place for several indices of {}: blocks and the tile's axes do not lead to it",

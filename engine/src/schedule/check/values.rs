@@ -3,7 +3,7 @@
 use super::Check;
 use crate::axes::{AxisId, Derivation, Source, Xform};
 use crate::diag::{Result, code};
-use crate::schedule::ir::{Compute, Loop, Memory, ParallelType, RowShift, TvId, TvOp, TvOperand};
+use crate::schedule::ir::{Compute, Loop, Memory, RowShift, TvId, TvOp, TvOperand};
 use std::collections::BTreeSet;
 
 impl Check<'_> {
@@ -26,7 +26,7 @@ impl Check<'_> {
     fn reads_input(&self, tv: TvId, from: TvId) -> Result<()> {
         let data = &self.scheduled.tensors[tv];
         let copies = matches!(&data.op, Some(TvOp { compute: Compute::Copy, .. }));
-        if copies && data.memory != Memory::Global && data.tile.is_none() {
+        if copies && data.memory != Memory::Global && (data.tile.is_none() || data.is_ring()) {
             return Ok(());
         }
         let message = format!("%{} reads %{} in global memory without a copy in registers", data.name, self.name(from));
@@ -81,16 +81,16 @@ impl Check<'_> {
         }
     }
 
-    /// Loads that are issued an iteration ahead still can be.
+    /// Loads that are issued some iterations ahead still can be.
     fn ahead(&self, tv: TvId) -> Result<()> {
         let data = &self.scheduled.tensors[tv];
-        let last = data.inline_at.checked_sub(1).map(|last| data.loops[last].parallel);
-        let several = data.loops.iter().skip(data.inline_at).any(|own| own.parallel.is_loop());
-        if !data.prefetch || last == Some(ParallelType::Serial) && data.memory == Memory::Local && several {
+        if data.stages <= 1 {
             return Ok(());
         }
-        let message = format!("%{} is loaded ahead, but is no array in a serial loop any more", data.name);
-        Err(self.unsupported(message, "say circular_buffer behind the verbs that place it", &[tv]))
+        let Some(refusal) = self.scheduled.stages_refused(tv, data.stages) else { return Ok(()) };
+        let message = format!("%{} is to be loaded ahead in {} stages: {}", data.name, data.stages, refusal.what);
+        let error = self.unsupported(message, refusal.way_out, &[tv]);
+        Err(error.note("say circular_buffer behind the verbs that place the tensor"))
     }
 
     /// Where rows are shifted, their start is known in the loops of all that run along them.

@@ -21,7 +21,7 @@ use super::tile::{
 };
 use super::transpose::{LEAST_BYTES, power_of_two_below};
 use crate::diag::{Diagnostic, Result};
-use crate::schedule::{AxisId, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId, Windows};
+use crate::schedule::{AxisId, Columns, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId, Windows};
 
 /// Bytes of a tile of one tensor, and of all tiles of a block.
 const TILE_BYTES: i64 = 16 << 10;
@@ -342,7 +342,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Ru
         }
         builder.set_memory(tile, Memory::Shared)?;
         let axes: Vec<AxisId> = computed.rows.into_iter().chain([tile_run]).collect();
-        builder.alloc(tile, Tile { axes, by: 0, every: 1 })?;
+        builder.alloc(tile, Tile { axes, columns: Columns::InOrder })?;
         keep.extend([(registers, 2), (held, 3)]);
     }
     keep.extend(

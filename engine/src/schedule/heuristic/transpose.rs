@@ -25,7 +25,9 @@ use super::tile::{
 };
 use super::{coverage, runs};
 use crate::diag::{Diagnostic, Result};
-use crate::schedule::{AxisId, Io, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId, Windows};
+use crate::schedule::{
+    AxisId, Columns, Io, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId, Windows,
+};
 
 /// Bytes of a tile of one tensor.
 const TILE_BYTES: i64 = 16 << 10;
@@ -437,5 +439,5 @@ fn tile_of(first: AxisId, second: AxisId, params: &TransposeParams, bytes: i64) 
     let lanes = (params.first.tile / params.first.vector).min(WARP);
     let by = params.second.vector.max(4 / bytes.min(4)).max(WARP / lanes);
     let by = if by < params.second.held { by } else { 0 };
-    Tile { axes: vec![first, second], by, every: params.first.vector }
+    Tile { axes: vec![first, second], columns: Columns::Rotated { by, every: params.first.vector } }
 }

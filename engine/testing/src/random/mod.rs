@@ -10,6 +10,7 @@
 mod exact;
 mod general;
 mod grid;
+mod memory;
 mod noise;
 mod products;
 mod scaled;

@@ -1,8 +1,9 @@
-//! Random schedules of elementwise fusions: splits, merges, shifts, bindings and
-//! loop orders that no heuristic would choose. Whatever the schedule, every
+//! Random schedules of elementwise fusions: splits, merges, shifts, bindings,
+//! loop orders and memories that no heuristic would choose. Whatever the schedule, every
 //! element of every output is written once and has the right value.
 
 use super::grid::strides;
+use super::memory::hold;
 use crate::data::Draw;
 use engine::diag::{Diagnostic, Result};
 use engine::fusion::{AxisDecl, Fusion, FusionBuilder, bind};
@@ -67,7 +68,7 @@ fn transform(draw: &mut Draw, b: &mut ScheduleBuilder, sizes: &Sizes) -> Vec<Axi
         let made: Result<Vec<AxisId>> = match draw.below(7) {
             0..=2 => {
                 let factor = 1 + draw.below(9) as i64;
-                b.split(axis, factor, n % factor == 0 && draw.once_in(2)).map(|(outer, inner)| vec![outer, inner])
+                b.split(axis, factor, n > 0 && n % factor == 0 && draw.once_in(2)).map(|(outer, inner)| vec![outer, inner])
             }
             3 => {
                 let count = 1 + draw.below(5) as i64;
@@ -79,7 +80,7 @@ fn transform(draw: &mut Draw, b: &mut ScheduleBuilder, sizes: &Sizes) -> Vec<Axi
                 let other = leaves[draw.below(leaves.len())];
                 let parts = Parts { places: 1 + draw.below(12) as i64, beside: (other != axis).then_some(other) };
                 let share = parts.share(n, parts.beside.map_or(1, |other| sizes.extent(b.state(), other)));
-                b.split_parts(axis, parts, n % share == 0 && draw.once_in(2)).map(|(outer, inner)| vec![outer, inner])
+                b.split_parts(axis, parts, n > 0 && n % share == 0 && draw.once_in(2)).map(|(outer, inner)| vec![outer, inner])
             }
             5 => {
                 let other = draw.below(leaves.len());
@@ -132,12 +133,15 @@ fn bind_leaves(draw: &mut Draw, b: &mut ScheduleBuilder, mut leaves: Vec<AxisId>
         free.retain(|place| *place != parallel);
         b.parallelize(*leaf, parallel)?;
     }
-    // Mostly what is bound comes first and vectors last, as heuristics order it.
+    // Mostly what is bound comes first and vectors last, as heuristics order it, or threads inside
+    // of loops, as in those that fill a stage together.
     if draw.below(4) > 0 {
+        let threads = if draw.once_in(3) { 2 } else { 0 };
         leaves.sort_by_key(|leaf| match b.state().bindings[*leaf] {
             ParallelType::Serial => 1,
-            ParallelType::Unroll => 2,
-            ParallelType::Vectorize => 3,
+            ParallelType::Unroll => 3,
+            ParallelType::Vectorize => 4,
+            parallel if parallel.is_thread() => threads,
             _ => 0,
         });
     }
@@ -187,7 +191,7 @@ pub fn draw_schedule(seed: u64) -> Result<ScheduledCase> {
     let (mut sizes, mut thin) = (Vec::new(), Vec::new());
     let mut order: Vec<i64> = (0..rank as i64).collect();
     for axis in 0..rank {
-        sizes.push(1 + draw.below(most) as i64);
+        sizes.push(if draw.once_in(30) { 0 } else { 1 + draw.below(most) as i64 });
         thin.push(draw.once_in(3));
         order.swap(axis, draw.below(axis + 1));
     }
@@ -202,6 +206,9 @@ pub fn draw_schedule(seed: u64) -> Result<ScheduledCase> {
     let leaves = transform(&mut draw, &mut b, &sizes);
     for input in b.inputs() {
         let cache = b.cache_after(input)?;
+        if draw.once_in(4) {
+            b.cache_after(cache)?;
+        }
         // With users of its own, a copy can go into loops that the others lack.
         for user in b.state().consumers(cache).into_iter().skip(1) {
             if draw.once_in(2) {
@@ -210,6 +217,9 @@ pub fn draw_schedule(seed: u64) -> Result<ScheduledCase> {
         }
     }
     bind_leaves(&mut draw, &mut b, leaves)?;
+    if draw.below(3) > 0 {
+        hold(&mut draw, &mut b);
+    }
     let scheduled = b.finish();
     check_text(&scheduled_fusion(&fusion)?, &scheduled)?;
     let schedule = format!("{metas:?} order {order:?}\n{}", scheduled.schedule_text());

@@ -6,7 +6,7 @@ use crate::data::Draw;
 use engine::diag::{Diagnostic, Result};
 use engine::fusion::Fusion;
 use engine::num::{DType, Value};
-use engine::schedule::{AxisId, ParallelType, ScheduledFusion, TvId, VERBS, schedule_by_text, scheduled_fusion};
+use engine::schedule::{AxisId, Memory, ParallelType, ScheduledFusion, TvId, VERBS, schedule_by_text, scheduled_fusion};
 use engine::tensor::{Arg, HostTensor};
 use engine::text;
 
@@ -124,6 +124,9 @@ impl Steps {
         self.step(&format!("propagate {}", order.join(", ")));
         let (tensor, at) = (self.tensor(), self.draw.below(5));
         self.step(&format!("inline_most keep %{tensor} {at}"));
+        for _ in 0..self.draw.below(4) {
+            self.ring();
+        }
     }
 
     fn all(&mut self) {
@@ -241,11 +244,13 @@ impl Steps {
         for last in (1..leaves.len()).rev() {
             leaves.swap(last, self.draw.below(last + 1));
         }
+        let threads = if self.draw.once_in(4) { 2 } else { 0 };
         if mostly {
             leaves.sort_by_key(|leaf| match self.state.bindings[*leaf] {
                 ParallelType::Serial => 1,
-                ParallelType::Unroll => 2,
-                ParallelType::Vectorize => 3,
+                ParallelType::Unroll => 3,
+                ParallelType::Vectorize => 4,
+                parallel if parallel.is_thread() => threads,
                 _ => 0,
             });
         }
@@ -289,7 +294,8 @@ impl Steps {
             5 => format!("recompute_in %{tensor} {axis}"),
             6 => format!("reorder %{tensor} {axis}, {other}"),
             7 => format!("reorder {axis}, {other}"),
-            8 => format!("circular_buffer %{tensor} 2"),
+            8 if self.draw.once_in(2) => return self.ring(),
+            8 => format!("circular_buffer %{tensor} {n}"),
             9 => format!("set_cache_hint %{tensor} {}", self.draw.choose(&["streaming", "global", "again"])),
             10 => format!("min_blocks {n}"),
             11 => format!("cache_fork %{tensor} for %{}", self.tensor()),
@@ -304,6 +310,29 @@ impl Steps {
             }
         };
         self.step(&line);
+    }
+
+    /// A copy of an input in stages in shared memory, of each thread or of all of them.
+    fn ring(&mut self) {
+        let copies = self.tensors(|state, tv| {
+            let from = state.producers(tv);
+            state.tensors[tv].memory == Memory::Local && from.iter().any(|from| state.tensors[*from].op.is_none())
+        });
+        let Some(copy) = copies.get(self.draw.below(copies.len())).cloned() else { return };
+        let found = self.state.tensors.iter().find(|(_, data)| data.name == copy);
+        let loops = found.map(|(_, data)| data.loops.clone()).unwrap_or_default();
+        let serial = |at: &usize| loops[at - 1].parallel == ParallelType::Serial;
+        let places: Vec<usize> = (1..=loops.len()).filter(serial).collect();
+        let at = places.get(self.draw.below(places.len())).copied().unwrap_or_default();
+        self.step(&format!("set_memory %{copy} shared"));
+        self.step(&format!("inline_at %{copy} {at}"));
+        let shares = loops[..at].iter().all(|own| !own.parallel.is_thread()) && self.draw.below(3) > 0;
+        if shares && at < loops.len() {
+            let axes: Vec<String> = loops[at..].iter().map(|own| self.name(own.axis)).collect();
+            self.step(&format!("alloc %{copy} {}", axes.join(", ")));
+        }
+        let stages = 2 + self.draw.below(4);
+        self.step(&format!("circular_buffer %{copy} {stages}"));
     }
 
     /// A copy of a value in shared memory, in all its axes of constant extent.
