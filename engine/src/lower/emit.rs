@@ -180,7 +180,12 @@ impl Lowering<'_> {
         self.with_bound(leaf, Bound { index, overflows: false }, body)
     }
 
-    pub(super) fn with_bound(&mut self, leaf: AxisId, bound: Bound, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    pub(super) fn with_bound(
+        &mut self,
+        leaf: AxisId,
+        bound: Bound,
+        body: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
         let before = self.bound[leaf];
         self.bound.set(leaf, Some(bound));
         let result = body(self);

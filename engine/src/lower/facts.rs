@@ -181,8 +181,9 @@ impl<'a> Facts<'a> {
     /// The loads of a unit that its loop at `depth` makes some iterations ahead.
     pub(super) fn loaded_ahead(&self, unit: &[TvId], own: Loop, depth: usize) -> Vec<TvId> {
         let tensors = &self.scheduled.tensors;
-        let is_ahead =
-            |tv: &TvId| tensors[*tv].stages > 1 && tensors[*tv].inline_at == depth + 1 && self.loaded_from(*tv).is_some();
+        let is_ahead = |tv: &TvId| {
+            tensors[*tv].stages > 1 && tensors[*tv].inline_at == depth + 1 && self.loaded_from(*tv).is_some()
+        };
         if own.parallel.is_loop() { unit.iter().copied().filter(is_ahead).collect() } else { Vec::new() }
     }
 

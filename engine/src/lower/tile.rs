@@ -45,8 +45,7 @@ impl Lowering<'_> {
                 self.b.exprs().rem(moved, extent)
             }
             Columns::Swizzled { groups, every } => {
-                let (every, groups, group) =
-                    (self.b.int(every), self.b.int(groups), self.b.int(SWIZZLE_BYTES / bytes));
+                let (every, groups, group) = (self.b.int(every), self.b.int(groups), self.b.int(SWIZZLE_BYTES / bytes));
                 let rows = self.b.exprs().div(row, every);
                 let turn = self.b.exprs().rem(rows, groups);
                 let own = self.b.exprs().div(index, group);

@@ -114,7 +114,13 @@ impl Lowering<'_> {
         Ok((lanes, lanes.min(MAX_ACCESS_BYTES / self.scheduled.tensors[tv].dtype.bytes() as i64)))
     }
 
-    pub(super) fn vector_copy(&self, tv: TvId, own: Loop, array: (BufId, ExprId), memory: (BufId, ExprId)) -> Result<VectorCopy> {
+    pub(super) fn vector_copy(
+        &self,
+        tv: TvId,
+        own: Loop,
+        array: (BufId, ExprId),
+        memory: (BufId, ExprId),
+    ) -> Result<VectorCopy> {
         let (lanes, chunk) = self.chunks(tv, own)?;
         Ok(VectorCopy { array, memory, lanes, chunk, hint: self.scheduled.tensors[tv].cache_hint })
     }

@@ -21,7 +21,9 @@ use super::tile::{
 };
 use super::transpose::{LEAST_BYTES, power_of_two_below};
 use crate::diag::{Diagnostic, Result};
-use crate::schedule::{AxisId, Columns, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId, Windows};
+use crate::schedule::{
+    AxisId, Columns, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId, Windows,
+};
 
 /// Bytes of a tile of one tensor, and of all tiles of a block.
 const TILE_BYTES: i64 = 16 << 10;

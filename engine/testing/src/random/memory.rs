@@ -7,7 +7,8 @@
 use crate::data::Draw;
 use engine::diag::{Diagnostic, Result, code};
 use engine::schedule::{
-    AxisId, Columns, Compute, Io, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId, TvOp, check_schedule,
+    AxisId, Columns, Compute, Io, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId, TvOp,
+    check_schedule,
 };
 
 /// Moves some values to shared memory.

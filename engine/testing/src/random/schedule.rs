@@ -68,7 +68,8 @@ fn transform(draw: &mut Draw, b: &mut ScheduleBuilder, sizes: &Sizes) -> Vec<Axi
         let made: Result<Vec<AxisId>> = match draw.below(7) {
             0..=2 => {
                 let factor = 1 + draw.below(9) as i64;
-                b.split(axis, factor, n > 0 && n % factor == 0 && draw.once_in(2)).map(|(outer, inner)| vec![outer, inner])
+                b.split(axis, factor, n > 0 && n % factor == 0 && draw.once_in(2))
+                    .map(|(outer, inner)| vec![outer, inner])
             }
             3 => {
                 let count = 1 + draw.below(5) as i64;
@@ -80,7 +81,8 @@ fn transform(draw: &mut Draw, b: &mut ScheduleBuilder, sizes: &Sizes) -> Vec<Axi
                 let other = leaves[draw.below(leaves.len())];
                 let parts = Parts { places: 1 + draw.below(12) as i64, beside: (other != axis).then_some(other) };
                 let share = parts.share(n, parts.beside.map_or(1, |other| sizes.extent(b.state(), other)));
-                b.split_parts(axis, parts, n > 0 && n % share == 0 && draw.once_in(2)).map(|(outer, inner)| vec![outer, inner])
+                b.split_parts(axis, parts, n > 0 && n % share == 0 && draw.once_in(2))
+                    .map(|(outer, inner)| vec![outer, inner])
             }
             5 => {
                 let other = draw.below(leaves.len());

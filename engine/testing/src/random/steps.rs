@@ -6,7 +6,9 @@ use crate::data::Draw;
 use engine::diag::{Diagnostic, Result};
 use engine::fusion::Fusion;
 use engine::num::{DType, Value};
-use engine::schedule::{AxisId, Memory, ParallelType, ScheduledFusion, TvId, VERBS, schedule_by_text, scheduled_fusion};
+use engine::schedule::{
+    AxisId, Memory, ParallelType, ScheduledFusion, TvId, VERBS, schedule_by_text, scheduled_fusion,
+};
 use engine::tensor::{Arg, HostTensor};
 use engine::text;
 
