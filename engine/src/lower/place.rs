@@ -294,17 +294,19 @@ impl Placing<'_> {
         let Some(TvOp { compute: Compute::Copy, inputs }) = &tensors[tv].op else { return None };
         let [TvOperand::Tv(from)] = *inputs.as_slice() else { return None };
         let in_registers = |tv: TvId| tensors[tv].memory == Memory::Local && along(tv);
-        let in_ring = |tv: TvId| tensors[tv].is_ring() && along(tv);
+        // Lanes of a vector are neighbours in a tile along its rows, and in a ring of a thread's own.
+        let in_shared = |tv: TvId| match &tensors[tv].tile {
+            Some(tile) => facts.is_inner_part(own.axis, tile.axes.last()),
+            None => tensors[tv].is_ring() && along(tv),
+        };
         match (is_vector, facts.is_global(from), facts.is_global(tv)) {
-            (true, true, false) if in_registers(tv) || in_ring(tv) => Some(Wide::Load(Load { tv, from, twin: false })),
+            (true, true, false) if in_registers(tv) || tensors[tv].is_ring() && in_shared(tv) => {
+                Some(Wide::Load(Load { tv, from, twin: false }))
+            }
             (true, false, true) if in_registers(from) => Some(Wide::Store { tv, from, firsts: Vec::new() }),
             (true, false, false) => {
-                let (tiled, local) = if tensors[tv].tile.is_some() { (tv, from) } else { (from, tv) };
-                let neighbours = match &tensors[tiled].tile {
-                    Some(tile) => facts.is_inner_part(own.axis, tile.axes.last()),
-                    None => in_ring(tiled),
-                };
-                (in_registers(local) && neighbours).then_some(Wide::Tile { tv, from })
+                let (shared, local) = if tensors[tv].tile.is_some() { (tv, from) } else { (from, tv) };
+                (in_registers(local) && in_shared(shared)).then_some(Wide::Tile { tv, from })
             }
             _ => None,
         }

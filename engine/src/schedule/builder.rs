@@ -511,22 +511,29 @@ impl ScheduleBuilder {
 
     /// What is wrong with the columns of a tile of elements of so many bytes.
     fn columns_refused(&self, tile: &Tile, bytes: i64) -> Option<String> {
-        let Some(inner) = tile.axes.last() else { return Some("it needs an axis".into()) };
+        let Some((inner, outer)) = tile.axes.split_last() else { return Some("it needs an axis".into()) };
+        let extent = |axis: &AxisId| self.scheduled.axes.constant_extent(*axis).unwrap_or_default();
+        let row = extent(inner);
+        let rows = outer.iter().map(extent).fold(1, i64::saturating_mul).max(1);
+        let every_refused = |every: i64| {
+            (!(1..=rows).contains(&every)).then(|| format!("columns change every 1 to {rows} rows, not every {every}"))
+        };
         match tile.columns {
             Columns::InOrder => None,
-            Columns::Rotated { by, every } => {
-                (by < 0 || every < 1).then(|| "a rotation is not negative, every one or more rows".into())
+            Columns::Rotated { by, .. } if by != 0 && !(0..row).contains(&by) => {
+                Some(format!("a rotation is by less than the {row} elements of a row, not by {by}"))
             }
-            Columns::Swizzled { groups, every } if groups < 1 || groups & (groups - 1) != 0 || every < 1 => {
-                Some(format!("a swizzle is of a power of two of groups, every one or more rows, not of {groups}"))
+            Columns::Rotated { every, .. } => every_refused(every),
+            Columns::Swizzled { groups, .. } if groups < 1 || groups & (groups - 1) != 0 => {
+                Some(format!("a swizzle is of a power of two of groups, not of {groups}"))
             }
-            Columns::Swizzled { groups, .. } => {
-                let row = self.scheduled.axes.constant_extent(*inner).unwrap_or_default().saturating_mul(bytes);
+            Columns::Swizzled { groups, every } => every_refused(every).or_else(|| {
+                let row = row.saturating_mul(bytes);
                 (row % groups.saturating_mul(SWIZZLE_BYTES) != 0).then(|| {
                     let inner = self.name(*inner);
                     format!("a row along {inner} has {row} bytes, no multiple of {groups} groups of {SWIZZLE_BYTES}")
                 })
-            }
+            }),
         }
     }
 

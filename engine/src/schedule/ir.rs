@@ -236,7 +236,7 @@ pub struct Tile {
 pub enum Columns {
     /// At its index.
     InOrder,
-    /// Moved on with the row: `(inner + by * (outer / every)) mod n`.
+    /// Moved on with the row: `(inner + by * (outer / every)) mod n`, by less than a row each time.
     Rotated { by: i64, every: i64 },
     /// Groups of [`SWIZZLE_BYTES`] change places, `g` of them with `g ^ (outer / every mod groups)`: a power
     /// of two of groups, of which a row is a multiple.

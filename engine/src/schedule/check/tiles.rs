@@ -3,7 +3,7 @@
 
 use super::Check;
 use super::loops::foreign;
-use crate::axes::{AxisId, Derivation, Source, Xform};
+use crate::axes::{AxisId, AxisRef, Derivation, Domain, DomainLoop, Foreign, Place, Source, Storage, Xform};
 use crate::diag::{Result, code};
 use crate::schedule::ir::{Loop, Memory, Tile, TvId};
 use std::collections::BTreeSet;
@@ -31,10 +31,25 @@ impl Check<'_> {
             let note = "inline it into loops over blocks only, or as a ring into loops and loops over blocks";
             return Err(self.unsupported(message, note, &[tv]));
         }
+        self.tile_axes(tv, tile)?;
+        if let Some(place) = self.missing_place(&data.loops, |place| place.is_thread()) {
+            let message =
+                format!("the loops of %{} leave out {}: its threads would fill one tile", data.name, place.name());
+            return Err(self.wrong(code::SCHEDULE_INCOMPLETE, message, &[tv]));
+        }
+        self.filled_once(tv, &foreign(self.scheduled, tv)?)?;
+        self.leads_to(tv, tile, tv)
+    }
+
+    /// The axes of a tile are independent of each other and of the loops around it, and with these
+    /// lead to one element of the tensor each: so elements of a row are neighbours in memory.
+    fn tile_axes(&self, tv: TvId, tile: &Tile) -> Result<()> {
+        let data = &self.scheduled.tensors[tv];
         let outer = data.loops[..data.inline_at].iter().chain(data.loops.iter().filter(|own| own.parallel.is_block()));
-        let blocks: BTreeSet<AxisId> = outer.map(|own| own.axis).collect();
-        let inside = Derivation::new(&self.scheduled.axes, blocks.into_iter().chain(tile.axes.iter().copied()));
-        if let Some(axis) = data.indexed().chain(data.partial.iter().copied()).find(|axis| !inside.is_known(*axis)) {
+        let outer: BTreeSet<AxisId> = outer.map(|own| own.axis).collect();
+        let axes = || data.indexed().chain(data.partial.iter().copied());
+        let inside = Derivation::new(&self.scheduled.axes, outer.iter().chain(&tile.axes).copied());
+        if let Some(axis) = axes().find(|axis| !inside.is_known(*axis)) {
             let message = format!(
                 "the tile of %{} has one place for several indices of {}: blocks and the tile's axes do not lead to it",
                 data.name,
@@ -42,17 +57,45 @@ impl Check<'_> {
             );
             return Err(self.wrong(code::SCHEDULE_TENSOR, message, &[tv]));
         }
-        if let Some(place) = self.missing_place(&data.loops, |place| place.is_thread()) {
-            let message =
-                format!("the loops of %{} leave out {}: its threads would fill one tile", data.name, place.name());
-            return Err(self.wrong(code::SCHEDULE_INCOMPLETE, message, &[tv]));
-        }
-        if let Some(other) = foreign(self.scheduled, tv)?.axes.iter().find(|other| other.at_zero) {
+        let around = outer.iter().map(|axis| DomainLoop { axis: *axis, place: Place::Block });
+        let own = tile.axes.iter().map(|axis| DomainLoop { axis: *axis, place: Place::Serial });
+        let domain = Domain {
+            logical: axes().map(AxisRef::Axis).collect(),
+            reduced: Vec::new(),
+            loops: around.chain(own).collect(),
+            shared_loops: outer.len(),
+        };
+        let wrong = match domain.covers(&self.scheduled.axes, Storage::Shared) {
+            Err(error) => Some(error.message),
+            Ok(beside) => {
+                let stray = beside.axes.iter().find(|other| tile.axes.contains(&other.axis));
+                stray.map(|other| format!("{} is decided by the others, or no axis of it", self.axis(other.axis)))
+            }
+        };
+        let Some(wrong) = wrong else { return Ok(()) };
+        let names: Vec<&str> = tile.axes.iter().map(|axis| self.axis(*axis)).collect();
+        let message = format!("the tile of %{} has axes {}, which overlap: {wrong}", data.name, names.join(", "));
+        Err(self.wrong(code::SCHEDULE_TENSOR, message, &[tv]).note("name each part of the tensor's axes once"))
+    }
+
+    /// Loops over what a tensor does not have write elements of its tile once more. Those of one thread
+    /// may do so one after the other, unless asynchronous copies do it, of which two would be under way.
+    fn filled_once(&self, tv: TvId, foreign: &Foreign) -> Result<()> {
+        let data = &self.scheduled.tensors[tv];
+        if let Some(other) = foreign.axes.iter().find(|other| other.at_zero) {
             let axis = self.axis(other.axis);
             let message = format!("the tile of %{} is filled by several threads along {axis}", data.name);
             return Err(self.unsupported(message, "give it loops in which each thread has elements of its own", &[tv]));
         }
-        self.leads_to(tv, tile, tv)
+        let mut repeated = data.loops[data.inline_at..].iter().filter(|own| data.is_ring() && own.parallel.is_loop());
+        let again = repeated.find_map(|own| foreign.axes.iter().find(|other| other.loops.contains(&own.axis)));
+        let Some(other) = again else { return Ok(()) };
+        let message = format!(
+            "a stage of %{} is filled once for each index of {}: copies to one element would be under way at once",
+            data.name,
+            self.axis(other.axis)
+        );
+        Err(self.unsupported(message, "leave that loop out of the fill, with `loops`", &[tv]))
     }
 
     /// A reader is in the same block, and its loops lead to places of the tile.
