@@ -193,6 +193,47 @@ mod tests {
         assert_eq!(facts.of(counter.unwrap()), 4);
     }
 
+    /// Thread 0..8, multiples of it and constants; brute force over all threads.
+    #[test]
+    fn divisors_divide_every_value() {
+        use crate::kernel::IndexOp::{Add, Max, Min, Mod, Mul, Xor};
+        crate::property::property(|u| {
+            let mut b = KernelBuilder::new("k", DType::I32);
+            let mut pool = vec![(b.exprs().thread_idx(Dim::X), (0..8).collect::<Vec<i64>>())];
+            for _ in 0..u.int_in_range(1..=8)? {
+                let value = u.int_in_range(0i64..=48)?;
+                pool.push((b.int(value), vec![value; 8]));
+                let (x, y) = (u.choose(&pool)?.clone(), u.choose(&pool)?.clone());
+                let op = *u.choose(&[Add, Mul, Mul, Min, Max, Mod, Xor, Xor])?;
+                if op == Mod && y.1.contains(&0) {
+                    continue;
+                }
+                let of = |(&a, &b): (&i64, &i64)| match op {
+                    Add => a + b,
+                    Mul => a * b,
+                    Min => a.min(b),
+                    Max => a.max(b),
+                    Mod => a % b,
+                    _ => a ^ b,
+                };
+                let values: Vec<i64> = x.1.iter().zip(&y.1).map(of).collect();
+                if values.iter().all(|value| *value < 1 << 20) {
+                    let (x, y) = (b.exprs().as_index(x.0), b.exprs().as_index(y.0));
+                    pool.push((b.exprs().index(op, x, y), values));
+                }
+            }
+            let one = b.int(1);
+            let kernel = b.finish_1d(one, 8);
+            let mut facts = Multiples::new(&kernel);
+            for (expr, values) in pool {
+                let divisor = facts.of(expr);
+                let divides = |value: &i64| if divisor == 0 { *value == 0 } else { value % divisor == 0 };
+                assert!(values.iter().all(divides), "{divisor} does not divide one of {values:?}");
+            }
+            Ok(())
+        });
+    }
+
     #[test]
     fn divisors_hold_on_random_values() {
         crate::property::property(|u| {

@@ -6,6 +6,11 @@ use super::exprs::ExprArena;
 use crate::num::{ApproxOp, BinaryOp, DType, TernaryOp, UnaryOp, Value};
 use crate::util::{PrimaryMap, entity_id};
 
+/// Bytes of the widest access of a thread to memory.
+pub const MAX_ACCESS_BYTES: i64 = 16;
+/// Bytes of the least asynchronous copy.
+pub const MIN_ASYNC_BYTES: i64 = 4;
+
 entity_id!(
     /// A pure expression.
     pub struct ExprId, "e"
@@ -329,10 +334,10 @@ pub enum StmtKind {
     Store { to: Access, value: ExprId, hint: CacheHint },
     /// Moves `lanes` consecutive elements as one access. Exactly one side is
     /// local, both have one type. The other side is aligned to the whole size,
-    /// which is a power of two of at most 16 bytes.
+    /// which is a power of two of at most [`MAX_ACCESS_BYTES`].
     Move { to: Access, from: Access, lanes: u32, hint: CacheHint },
-    /// Starts to copy `lanes` consecutive elements from an input to shared memory, 4, 8 or 16
-    /// bytes to which both sides are aligned. They lie there once the thread has waited for
+    /// Starts to copy `lanes` consecutive elements from an input to shared memory, a power of two of
+    /// [`MIN_ASYNC_BYTES`] to [`MAX_ACCESS_BYTES`], to which both sides are aligned. They lie there once the thread has waited for
     /// the copy's group, and nobody touches them before.
     CopyAsync { to: Access, from: Access, lanes: u32, hint: CacheHint },
     /// Ends the thread's group of copies that it started since the last one.

@@ -63,8 +63,9 @@ pub use build::KernelBuilder;
 pub use exprs::{ExprArena, ExprNode};
 pub use facts::{Multiples, gcd};
 pub use ir::{
-    Access, AtomicOp, Block, BufId, Buffer, CacheHint, Dim, Expr, ExprId, IndexOp, Kernel, Launch, Origin, Param,
-    ParamId, ParamKind, Scope, ShuffleMode, Space, Special, Stmt, StmtKind, Unroll, ValueKind, Var, VarId,
+    Access, AtomicOp, Block, BufId, Buffer, CacheHint, Dim, Expr, ExprId, IndexOp, Kernel, Launch, MAX_ACCESS_BYTES,
+    MIN_ASYNC_BYTES, Origin, Param, ParamId, ParamKind, Scope, ShuffleMode, Space, Special, Stmt, StmtKind, Unroll,
+    ValueKind, Var, VarId,
 };
 pub use limits::{MAX_PARAM_BYTES, check_limits, shared_bytes};
 pub use parse::{check_text, parse};

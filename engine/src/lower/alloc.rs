@@ -3,7 +3,8 @@
 //! In: the tree. Out: for each tensor that is not one value what array holds it, and for
 //! each exchange where it lies. Whether threads may overwrite there what others have still
 //! to read is not decided here: `sync` sees from the tree and from these places
-//! where a barrier is needed.
+//! where a barrier is needed. A ring has as many times the elements of a tile, or of all
+//! threads, as it has stages.
 //!
 //! Mostly each exchange has memory of its own ([`Sharing::Own`]). Then only loops
 //! bring threads back to it, and two copies take turns there: the barrier within one
@@ -27,13 +28,14 @@ use super::context::identifier;
 use super::facts::Facts;
 use super::tree::{Body, ExchangeId, ExchangePlace, LoopTree, Node, SharedId, Step};
 use crate::diag::{Diagnostic, Result, code};
+use crate::kernel::MAX_ACCESS_BYTES;
 use crate::num::DType;
 use crate::schedule::{AxisId, Memory, TvId};
 use crate::util::{PrimaryMap, SecondaryMap};
 use std::collections::BTreeMap;
 
-/// Tiles and exchanges are read and written by wide accesses.
-const WIDE_ALIGN: u32 = 16;
+/// Tiles, rings and exchanges are read and written by wide accesses.
+const WIDE_ALIGN: u32 = MAX_ACCESS_BYTES as u32;
 
 /// Who uses which exchange memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,9 +7,9 @@
 
 use super::context::{Bound, Lowering};
 use super::ring;
-use super::tree::{Ahead, Body, LoopTree, Node, NodeId, Wide};
+use super::tree::{Body, Iteration, LoopTree, Node, NodeId, Wide};
 use crate::diag::{Diagnostic, Result};
-use crate::kernel::{Dim, Expr, ExprId, Scope, Special, StmtKind, Unroll};
+use crate::kernel::{Dim, Expr, ExprId, KernelBuilder, Scope, Special, StmtKind, Unroll};
 use crate::num::DType;
 use crate::schedule::{AxisId, Loop, ParallelType, TvId};
 
@@ -25,52 +25,32 @@ impl Lowering<'_> {
             Node::Ahead { axis, at, loads, body } => self.emit_ahead(*axis, *at, loads, |l| l.emit_body(tree, body)),
             Node::Advance { loads } => self.emit_advance(loads),
             Node::Fill { axis, at, body } => self.emit_ring_fill(*axis, *at, |l| l.emit_body(tree, body)),
-            Node::Commit => {
-                self.b.set_origin(None, ring::PASS);
-                self.b.commit_group();
-                Ok(())
-            }
-            Node::Wait { open, .. } => {
-                self.b.set_origin(None, ring::PASS);
-                self.b.wait_group(*open);
-                Ok(())
-            }
+            Node::Commit => self.emit_in_pass(ring::PASS, |b| b.commit_group()),
+            Node::Wait { open, .. } => self.emit_in_pass(ring::PASS, |b| b.wait_group(*open)),
             Node::Init { tv } => self.emit_identity(*tv),
             Node::Accumulate { tv, tested } => self.emit_accumulate(*tv, *tested),
             Node::Finish { tv } => self.emit_finish(*tv),
             Node::Compute { tv } => self.emit_compute(*tv),
             Node::Load { load } => self.emit_load(*load),
             Node::Store { tv, firsts } => self.emit_store(*tv, firsts),
-            Node::Wide { wide, own, single } => {
-                let emitted = match wide {
-                    Wide::Load(load) => self.try_load_vector(*load, *own)?,
-                    Wide::Store { tv, from, firsts } => self.try_store_vector(*tv, *from, firsts, *own)?,
-                    Wide::Tile { tv, from } => self.try_move_tile_vector(*tv, *from, *own)?,
-                    Wide::Random { tv } => self.try_draw_vector(*tv, *own)?,
-                };
-                if emitted { Ok(()) } else { self.emit_node(tree, *single) }
-            }
+            Node::Wide { wide, own, single } => match self.try_wide(wide, *own)? {
+                true => Ok(()),
+                false => self.emit_node(tree, *single),
+            },
             Node::Repair { tv, body } if self.partial.contains(tv) => self.emit_body(tree, body),
             Node::Repair { .. } => Ok(()),
             Node::RepairLanes { load, own } => self.emit_lane_repair(*load, *own),
-            Node::Lanes { own, tested, inside, otherwise } => {
-                let Some(condition) = self.all_inside(tested, own.axis)? else {
-                    return self.emit_body(tree, otherwise);
-                };
-                let then = self.block_of(|l| l.emit_body(tree, inside))?;
-                let otherwise = self.block_of(|l| l.emit_body(tree, otherwise))?;
-                self.b.set_origin(None, "accumulate");
-                self.b.emit(StmtKind::If { condition, then, otherwise });
-                Ok(())
-            }
+            Node::Lanes { own, tested, inside, otherwise } => match self.all_inside(tested, own.axis)? {
+                None => self.emit_body(tree, otherwise),
+                Some(all) => self.emit_either(
+                    (None, "accumulate"),
+                    all,
+                    |l| l.emit_body(tree, inside),
+                    |l| l.emit_body(tree, otherwise),
+                ),
+            },
             Node::Reduce { tv, pass, step } => self.emit_step(tree, *tv, pass, *step),
-            Node::Grid { tvs, body } => {
-                let place = self.grid_place(tvs[0])?;
-                let outer = self.grid.replace(place);
-                let result = self.emit_body(tree, body);
-                self.grid = outer;
-                result
-            }
+            Node::Grid { tvs, body } => self.emit_grid(tvs[0], |l| l.emit_body(tree, body)),
             Node::LastBlock { body } => {
                 let condition = self.is_last_block()?;
                 let then = self.block_of(|l| l.emit_body(tree, body))?;
@@ -80,6 +60,52 @@ impl Lowering<'_> {
             Node::Barrier { tv, pass } => {
                 self.origin(*tv, pass);
                 self.b.sync(Scope::Block);
+                Ok(())
+            }
+        }
+    }
+
+    /// A statement of no tensor's.
+    fn emit_in_pass(&mut self, pass: &'static str, emit: impl FnOnce(&mut KernelBuilder)) -> Result<()> {
+        self.b.set_origin(None, pass);
+        emit(&mut self.b);
+        Ok(())
+    }
+
+    /// Moves or draws all lanes of a loop at once, if that is proved possible.
+    fn try_wide(&mut self, wide: &Wide, own: Loop) -> Result<bool> {
+        match wide {
+            Wide::Load(load) => self.try_load_vector(*load, own),
+            Wide::Store { tv, from, firsts } => self.try_store_vector(*tv, *from, firsts, own),
+            Wide::Tile { tv, from } => self.try_move_tile_vector(*tv, *from, own),
+            Wide::Random { tv } => self.try_draw_vector(*tv, own),
+        }
+    }
+
+    /// Reductions across blocks, with the place of each block among those that share a result.
+    fn emit_grid(&mut self, tv: TvId, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let place = self.grid_place(tv)?;
+        let outer = self.grid.replace(place);
+        let result = body(self);
+        self.grid = outer;
+        result
+    }
+
+    /// One of two blocks, or what is known of them. The branch belongs to a tensor and a pass.
+    pub(super) fn emit_either(
+        &mut self,
+        (tv, pass): (Option<TvId>, &'static str),
+        condition: ExprId,
+        then: impl FnOnce(&mut Self) -> Result<()>,
+        otherwise: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        match self.b.exprs().as_bool(condition) {
+            Some(true) => then(self),
+            Some(false) => otherwise(self),
+            None => {
+                let (then, otherwise) = (self.block_of(then)?, self.block_of(otherwise)?);
+                self.b.set_origin(tv.map(|tv| self.scheduled.tensors[tv].source), pass);
+                self.b.emit(StmtKind::If { condition, then, otherwise });
                 Ok(())
             }
         }
@@ -133,11 +159,11 @@ impl Lowering<'_> {
     fn emit_ahead(
         &mut self,
         axis: AxisId,
-        at: Ahead,
+        at: Iteration,
         loads: &[TvId],
         body: impl FnOnce(&mut Self) -> Result<()>,
     ) -> Result<()> {
-        if let Ahead::Before(_) = at {
+        if let Iteration::Before(_) = at {
             loads.iter().try_for_each(|tv| self.declare_twin(*tv))?;
         }
         let index = self.index_ahead(axis, at)?;
@@ -145,10 +171,10 @@ impl Lowering<'_> {
     }
 
     /// The index of an iteration ahead.
-    pub(super) fn index_ahead(&mut self, axis: AxisId, at: Ahead) -> Result<ExprId> {
+    pub(super) fn index_ahead(&mut self, axis: AxisId, at: Iteration) -> Result<ExprId> {
         Ok(match at {
-            Ahead::Before(index) => self.b.int(index),
-            Ahead::After(steps) => {
+            Iteration::Before(index) => self.b.int(index),
+            Iteration::After(steps) => {
                 let (current, steps) = (self.leaf(axis)?, self.b.int(steps));
                 self.b.exprs().add(current, steps)
             }

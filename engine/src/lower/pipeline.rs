@@ -14,7 +14,7 @@
 //!   that iteration `i - 1` has read. Behind the last iteration groups are empty, but counted.
 
 use super::facts::Facts;
-use super::tree::{Ahead, Body, Load, LoopTree, Node, NodeId, Wide};
+use super::tree::{Body, Iteration, Load, LoopTree, Node, NodeId, Wide};
 use crate::schedule::{AxisId, Loop, TvId};
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ fn twins(tree: &mut LoopTree, axis: AxisId, loads: &[TvId], nests: &[NodeId]) ->
         Node::Load { load } => Some(Node::Load { load: twin(*load) }),
         _ => None,
     };
-    [Ahead::Before(0), Ahead::After(1)].map(|at| {
+    [Iteration::Before(0), Iteration::After(1)].map(|at| {
         let body = tree.copy(nests, &change);
         for node in tree.inside(&body) {
             if let Node::Wide { wide: Wide::Load(load), .. } = &mut tree.nodes[node] {
@@ -113,14 +113,14 @@ fn turn_rings(tree: &mut LoopTree, axis: AxisId, rings: &Rings, before: &mut Bod
     for group in 0..most - 1 {
         for (stages, of) in rings.iter().filter(|(stages, _)| group >= most - **stages) {
             let body = tree.copy(&nests(of), &|_| None);
-            before.push(tree.add(Node::Fill { axis, at: Ahead::Before(group - most + stages), body }));
+            before.push(tree.add(Node::Fill { axis, at: Iteration::Before(group - most + stages), body }));
         }
         before.push(tree.add(Node::Commit));
     }
     let filled = rings.values().flatten().map(|(tv, _)| *tv).collect();
     inside.push(tree.add(Node::Wait { rings: filled, open: (fewest - 2) as u32 }));
     for (stages, of) in rings {
-        inside.push(tree.add(Node::Fill { axis, at: Ahead::After(stages - 1), body: nests(of) }));
+        inside.push(tree.add(Node::Fill { axis, at: Iteration::After(stages - 1), body: nests(of) }));
     }
     inside.push(tree.add(Node::Commit));
 }
@@ -132,4 +132,80 @@ fn ahead_of(facts: &Facts<'_>, tree: &LoopTree, own: Loop, nest: NodeId) -> Opti
     let stands_here = data.inline_at + loops == data.loops.len();
     let depth = data.inline_at.checked_sub(1)?;
     (stands_here && data.loops[depth] == own && facts.loaded_ahead(&[tv], own, depth) == [tv]).then_some(tv)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::util::EntityId;
+    use std::collections::BTreeSet;
+
+    /// The copies of a run, by ring and iteration, in their groups.
+    #[derive(Default)]
+    struct Run {
+        groups: Vec<Vec<(TvId, i64)>>,
+        open: Vec<(TvId, i64)>,
+        /// How many groups have landed for certain.
+        landed: usize,
+    }
+
+    impl Run {
+        /// Does what nodes do in iteration `i` of a loop of so many.
+        fn nodes(&mut self, tree: &LoopTree, body: &Body, i: i64, trips: i64) {
+            for node in body {
+                match &tree.nodes[*node] {
+                    Node::Fill { at, body, .. } => {
+                        let iteration = match at {
+                            Iteration::Before(iteration) => *iteration,
+                            Iteration::After(steps) => i + steps,
+                        };
+                        let filled = body.iter().filter_map(|nest| tree.nest_of_load(*nest));
+                        self.open.extend(filled.filter(|_| iteration < trips).map(|(tv, _)| (tv, iteration)));
+                    }
+                    Node::Commit => self.groups.push(std::mem::take(&mut self.open)),
+                    Node::Wait { open, .. } => self.landed = self.groups.len().saturating_sub(*open as usize),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+
+        fn copies(&self) -> impl Iterator<Item = &(TvId, i64)> {
+            self.groups.iter().flatten()
+        }
+    }
+
+    /// Whatever the rings of a loop: an iteration reads what has landed, a stage is filled again when its
+    /// readers are through, and everything is copied once.
+    #[test]
+    fn rings_of_one_loop_turn_together() {
+        for stages in [&[2][..], &[3], &[8], &[2, 4], &[8, 2], &[3, 3], &[2, 3, 5]] {
+            let mut tree = LoopTree::default();
+            let mut rings = Rings::new();
+            for (at, stages) in stages.iter().enumerate() {
+                let tv = TvId::from_index(at);
+                let nest = tree.add(Node::Load { load: Load { tv, from: tv, twin: false } });
+                rings.entry(*stages).or_default().push((tv, nest));
+            }
+            let (mut before, mut inside) = (Body::new(), Body::new());
+            turn_rings(&mut tree, AxisId::from_index(0), &rings, &mut before, &mut inside);
+            for trips in 0..12 {
+                let mut run = Run::default();
+                run.nodes(&tree, &before, -1, trips);
+                for i in 0..trips {
+                    let known = run.copies().count();
+                    run.nodes(&tree, &inside, i, trips);
+                    for (at, stages) in stages.iter().enumerate() {
+                        let own = (TvId::from_index(at), i);
+                        let landed = run.groups[..run.landed].iter().flatten().any(|copy| *copy == own);
+                        assert!(landed, "iteration {i} of {trips}, ring {at}, {stages} stages");
+                        let mut begun = run.copies().skip(known).filter(|(tv, _)| *tv == own.0);
+                        assert!(begun.all(|(_, of)| *of == i + stages - 1), "ring {at} in iteration {i} of {trips}");
+                    }
+                }
+                let copies: BTreeSet<_> = run.copies().collect();
+                assert_eq!(copies.len(), run.copies().count(), "something is copied twice");
+                assert_eq!(copies.len() as i64, stages.len() as i64 * trips);
+            }
+        }
+    }
 }

@@ -258,9 +258,9 @@ impl Placing<'_> {
         Ok(body)
     }
 
-    /// Whether a loop moves values of a unit to shared memory and no
+    /// Whether a loop moves values of a unit to shared memory, through registers, and no
     /// register array runs over it. Unrolled, all its loads would be in registers
-    /// at once, which is what shared memory is to avoid.
+    /// at once, which is what shared memory is to avoid. Asynchronous copies take no registers.
     fn fills_shared(&self, unit: &[TvId], own: Loop) -> bool {
         let tensors = &self.facts.scheduled.tensors;
         let in_registers =

@@ -21,7 +21,7 @@
 
 use super::alloc::{Array, Storage};
 use super::facts::Facts;
-use super::tree::{Ahead, Body, ExchangeId, LoopTree, Node, NodeId, SharedId, Step, Wide};
+use super::tree::{Body, ExchangeId, Iteration, LoopTree, Node, NodeId, SharedId, Step, Wide};
 use crate::diag::{Diagnostic, Result};
 use crate::schedule::{AxisId, Loop, TvId};
 use crate::util::{EntityId, SecondaryMap};
@@ -178,11 +178,11 @@ impl Sync<'_> {
     /// What fills stages writes those of an iteration ahead. In the loop it comes behind the wait for
     /// those of this iteration, and counts as reading them as well: so the barrier behind which others
     /// read what has landed stands between the two, and is the one that frees the stage to be filled.
-    fn fill(&self, node: NodeId, axis: AxisId, at: Ahead) -> Result<Summary> {
+    fn fill(&self, node: NodeId, axis: AxisId, at: Iteration) -> Result<Summary> {
         let mut found = Vec::new();
         for inner in self.tree.bodies(node).into_iter().flat_map(|body| self.tree.inside(body)) {
             for write in self.leaf(inner)?.first {
-                let Ahead::After(ahead) = at else {
+                let Iteration::After(ahead) = at else {
                     add(&mut found, &[Access { stage: None, ..write }]);
                     continue;
                 };
@@ -321,6 +321,60 @@ fn add(to: &mut Vec<Access>, accesses: &[Access]) {
     for access in accesses {
         if !to.contains(access) {
             to.push(*access);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(stage: Option<Stage>) -> Access {
+        let tv = TvId::from_index(0);
+        Access { what: What::Scratch, writes: true, tv, pass: "test", turns: None, before: false, stage }
+    }
+
+    #[test]
+    fn iterations_use_one_stage_where_they_are_a_multiple_of_stages_apart() {
+        let [axis, other] = [0, 1].map(AxisId::from_index);
+        for of in 2..=8 {
+            for (one, two) in (0..20).flat_map(|one| (0..20).map(move |two| (one, two))) {
+                let stage = |ahead| Stage { axis, ahead, of };
+                assert_eq!(stage(one).is_other_than(stage(two)), one % of != two % of, "{one} and {two} of {of}");
+                assert!(!stage(one).is_other_than(Stage { axis: other, ..stage(two) }), "other loops say nothing");
+            }
+        }
+    }
+
+    /// What the iteration before did to the stage of the iteration `ahead` of it, it did to that
+    /// of one iteration less ahead of this one.
+    #[test]
+    fn an_iteration_finds_what_the_one_before_did_one_stage_nearer() {
+        let [axis, other] = [0, 1].map(AxisId::from_index);
+        let (own, outer) = (Stage { axis, ahead: 2, of: 3 }, Stage { axis: other, ahead: 1, of: 2 });
+        let last = vec![access(Some(own)), access(Some(outer)), access(None)];
+        for settles in [true, false] {
+            let found = carried(&Summary { first: Vec::new(), last: last.clone(), settles }, axis);
+            // Without a barrier in the loop the iteration before is any that was.
+            let nearer = settles.then_some(Stage { ahead: 1, ..own });
+            let mut expected = vec![access(nearer), access(Some(outer))];
+            add(&mut expected, &[access(None)]);
+            assert_eq!(found, expected, "settles: {settles}");
+        }
+    }
+
+    /// The stage that an iteration fills is the one that the iteration before has read, and no other.
+    #[test]
+    fn a_fill_meets_what_the_iteration_before_has_read() {
+        let axis = AxisId::from_index(0);
+        for of in 2..=8 {
+            let stage = |ahead| Some(Stage { axis, ahead, of });
+            let (tv, reads) = (TvId::from_index(1), |ahead| Access { writes: false, ..access(stage(ahead)) });
+            let fill = Access { tv, ..access(stage(of - 1)) };
+            for ahead in 1 - of..of {
+                let meets = ahead == -1 || ahead == of - 1;
+                assert_eq!(fill.is_hazard_with(&reads(ahead)), meets, "{ahead} of {of}");
+            }
         }
     }
 }

@@ -6,11 +6,8 @@
 
 use super::context::Lowering;
 use crate::diag::{Diagnostic, Result};
-use crate::kernel::{CacheHint, ExprId};
-use crate::schedule::{Columns, Loop, SWIZZLE_BYTES, TvId};
-
-/// The widest access of a thread.
-const MAX_ACCESS_BYTES: i64 = 16;
+use crate::kernel::{CacheHint, ExprId, MAX_ACCESS_BYTES};
+use crate::schedule::{AxisId, Columns, Loop, TvId};
 
 impl Lowering<'_> {
     /// The element of a tile in the open loops: `outer * n + column` over its axes.
@@ -45,7 +42,8 @@ impl Lowering<'_> {
                 self.b.exprs().rem(moved, extent)
             }
             Columns::Swizzled { groups, every } => {
-                let (every, groups, group) = (self.b.int(every), self.b.int(groups), self.b.int(SWIZZLE_BYTES / bytes));
+                let (every, groups, group) =
+                    (self.b.int(every), self.b.int(groups), self.b.int(MAX_ACCESS_BYTES / bytes));
                 let rows = self.b.exprs().div(row, every);
                 let turn = self.b.exprs().rem(rows, groups);
                 let own = self.b.exprs().div(index, group);
@@ -65,25 +63,42 @@ impl Lowering<'_> {
         let lanes = self.facts.constant_extent(own.axis)?;
         let chunk = lanes.min(MAX_ACCESS_BYTES / self.scheduled.tensors[tv].dtype.bytes() as i64);
         let zero = self.b.int(0);
-        let mut emitted = false;
+        if chunk < 2 || lanes % chunk != 0 {
+            return Ok(false);
+        }
+        let Some(places) = self.chunk_places(tiled, own.axis, (lanes, chunk))? else { return Ok(false) };
         self.with_leaf(own.axis, zero, |lowering| {
-            let index = lowering.array_index(tiled)?;
-            // A rotation by less than the lanes would tear them apart.
-            if chunk < 2 || lanes % chunk != 0 || lowering.multiple_of(index) % lanes != 0 {
-                return Ok(());
-            }
-            let tile = (lowering.local_array(tiled)?, index);
-            let array = (lowering.local_array(local)?, lowering.array_index(local)?);
+            let tile = lowering.local_array(tiled)?;
+            let (array, start) = (lowering.local_array(local)?, lowering.array_index(local)?);
             lowering.origin(tv, "tile");
-            for first in (0..lanes).step_by(chunk as usize) {
+            for (first, place) in (0..lanes).step_by(chunk as usize).zip(places) {
                 let first = lowering.b.int(first);
-                let [tile, array] = [tile, array].map(|(buffer, at)| (buffer, lowering.b.exprs().add(at, first)));
-                let (to, from) = if writes { (tile, array) } else { (array, tile) };
+                let at = lowering.b.exprs().add(start, first);
+                let (to, from) = if writes { ((tile, place), (array, at)) } else { ((array, at), (tile, place)) };
                 lowering.b.mov(to, from, chunk as u32, CacheHint::Default);
             }
-            emitted = true;
             Ok(())
         })?;
-        Ok(emitted)
+        Ok(true)
+    }
+
+    /// Where in shared memory the accesses begin that together move all lanes of a loop, if each
+    /// provably is of neighbours: columns in another order move them apart, and may tear one.
+    pub(super) fn chunk_places(
+        &mut self,
+        tv: TvId,
+        leaf: AxisId,
+        (lanes, chunk): (i64, i64),
+    ) -> Result<Option<Vec<ExprId>>> {
+        let mut places = Vec::new();
+        for first in (0..lanes).step_by(chunk as usize) {
+            let first = self.b.int(first);
+            self.with_leaf(leaf, first, |lowering| {
+                places.push(lowering.array_index(tv)?);
+                Ok(())
+            })?;
+        }
+        let mut is_whole = |place: &ExprId| self.multiple_of(*place) % chunk == 0;
+        Ok(places.iter().all(&mut is_whole).then_some(places))
     }
 }

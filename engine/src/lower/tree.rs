@@ -43,11 +43,11 @@ pub(super) enum Node {
     Loop { own: Loop, unroll: Unroll, body: Body },
     /// Runs with the index of a loop one iteration ahead, where the loop may end: before
     /// the loop with its first index. Loads go to the twins of their arrays.
-    Ahead { axis: AxisId, at: Ahead, loads: Vec<TvId>, body: Body },
+    Ahead { axis: AxisId, at: Iteration, loads: Vec<TvId>, body: Body },
     /// Copies the twins of arrays, which were loaded ahead, to the arrays.
     Advance { loads: Vec<TvId> },
     /// Starts to copy to the stages of rings what an iteration ahead reads, if there is such an one.
-    Fill { axis: AxisId, at: Ahead, body: Body },
+    Fill { axis: AxisId, at: Iteration, body: Body },
     /// Ends a group of asynchronous copies, whether or not there are any in it.
     Commit,
     /// Waits until no more than the latest `open` groups are on their way: then the stages of these
@@ -96,7 +96,7 @@ pub(super) struct Load {
 
 /// Which iteration is loaded ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ahead {
+pub(super) enum Iteration {
     /// This one, before the loop.
     Before(i64),
     /// The one so many after the current one.

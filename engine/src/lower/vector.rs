@@ -8,12 +8,9 @@
 use super::context::Lowering;
 use super::tree::Load;
 use crate::diag::Result;
-use crate::kernel::{Block, BufId, CacheHint, Expr, ExprId, IndexOp, Origin, Stmt, StmtKind};
+use crate::kernel::{Block, BufId, CacheHint, Expr, ExprId, IndexOp, MAX_ACCESS_BYTES, Origin, Stmt, StmtKind};
 use crate::num::{BinaryOp, UnaryOp};
 use crate::schedule::{AxisId, Loop, ParallelType, TvId, Xform};
-
-/// The widest access of a thread.
-const MAX_ACCESS_BYTES: i64 = 16;
 
 /// A copy of one vector in the open loops.
 pub(super) struct VectorCopy {
@@ -179,10 +176,11 @@ impl Lowering<'_> {
 
     /// `if inside { wide } else { fill }`.
     fn emit_uniform_load(&mut self, tv: TvId, leaf: AxisId, copy: &VectorCopy, inside: ExprId) -> Result<()> {
-        let wide = self.accesses_block(copy, true);
-        let otherwise = self.block_of(|l| l.emit_fill(tv, leaf, copy))?;
-        self.b.emit(StmtKind::If { condition: inside, then: wide, otherwise });
-        Ok(())
+        let wide = |l: &mut Self| {
+            l.emit_accesses(copy, true);
+            Ok(())
+        };
+        self.emit_either((Some(tv), "load"), inside, wide, |l| l.emit_fill(tv, leaf, copy))
     }
 
     /// A vector that reaches over the end of a row is read whole where it stays
@@ -238,14 +236,14 @@ impl Lowering<'_> {
         copy: &VectorCopy,
         ends: &LaneEnds,
     ) -> Result<()> {
-        let then = self.accesses_block(copy, false);
-        let otherwise = self.block_of(|lowering| match ends.uniform {
+        let wide = |l: &mut Self| {
+            l.emit_accesses(copy, false);
+            Ok(())
+        };
+        self.emit_either((Some(tv), "store"), ends.all, wide, |lowering| match ends.uniform {
             true => Ok(()),
             false => lowering.emit_loop(lanes_of(leaf), |lowering| lowering.emit_store(tv, firsts)),
-        })?;
-        self.origin(tv, "store");
-        self.b.emit(StmtKind::If { condition: ends.all, then, otherwise });
-        Ok(())
+        })
     }
 
     /// Sets all lanes to the fill.

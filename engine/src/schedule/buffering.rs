@@ -9,12 +9,10 @@
 //! or 16 bytes from an input as they are.
 
 use super::ir::{Compute, Io, Memory, ParallelType, ScheduledFusion, TvId, TvOp};
-use crate::kernel::CacheHint;
+use crate::kernel::{CacheHint, MAX_ACCESS_BYTES, MIN_ASYNC_BYTES};
 
 /// Stages of a ring at most.
 const MAX_STAGES: u32 = 8;
-/// Bytes of the least and of the greatest asynchronous copy.
-const COPY_BYTES: (i64, i64) = (4, 16);
 
 /// Why a tensor cannot be loaded ahead.
 pub(super) struct StagesRefusal {
@@ -59,7 +57,10 @@ impl ScheduledFusion {
         let name = &self.axes[axis].name;
         let refuse = |what: String, way_out| Some(StagesRefusal { what, way_out });
         if !(2..=MAX_STAGES).contains(&stages) {
-            return refuse(format!("a ring has 2 to {MAX_STAGES} stages"), "each stage takes shared memory");
+            return refuse(
+                format!("a ring has 2 to {MAX_STAGES} stages"),
+                "say from 2 to 8; without circular_buffer there is one",
+            );
         }
         if !data.indexed().any(|own| self.axes.derives_from(axis, own)) {
             return refuse(
@@ -67,7 +68,7 @@ impl ScheduledFusion {
                 "inline it into the loops that it depends on, or hold it without stages",
             );
         }
-        let (least, most) = COPY_BYTES;
+        let (least, most) = (MIN_ASYNC_BYTES, MAX_ACCESS_BYTES);
         let element = data.dtype.bytes() as i64;
         let lanes = data.loops.last().filter(|own| own.parallel == ParallelType::Vectorize);
         let lanes = lanes.and_then(|own| self.axes.constant_extent(own.axis)).unwrap_or(1);

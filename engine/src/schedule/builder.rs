@@ -2,13 +2,12 @@
 //! working copy and records itself.
 
 use super::ir::{
-    Columns, Compute, Io, Loop, Memory, ParallelType, SWIZZLE_BYTES, ScheduledFusion, Step, Tile, Tv, TvId, TvOp,
-    TvOperand,
+    Columns, Compute, Io, Loop, Memory, ParallelType, ScheduledFusion, Step, Tile, Tv, TvId, TvOp, TvOperand,
 };
 use super::names::Names;
 use crate::axes::{AxisId, Derivation, Extent, Parts, Source};
 use crate::diag::{Diagnostic, Result, code};
-use crate::kernel::CacheHint;
+use crate::kernel::{CacheHint, MAX_ACCESS_BYTES};
 use crate::util::EntityId;
 use std::collections::BTreeSet;
 
@@ -529,9 +528,9 @@ impl ScheduleBuilder {
             }
             Columns::Swizzled { groups, every } => every_refused(every).or_else(|| {
                 let row = row.saturating_mul(bytes);
-                (row % groups.saturating_mul(SWIZZLE_BYTES) != 0).then(|| {
+                (row % groups.saturating_mul(MAX_ACCESS_BYTES) != 0).then(|| {
                     let inner = self.name(*inner);
-                    format!("a row along {inner} has {row} bytes, no multiple of {groups} groups of {SWIZZLE_BYTES}")
+                    format!("a row along {inner} has {row} bytes, no multiple of {groups} groups of {MAX_ACCESS_BYTES}")
                 })
             }),
         }
@@ -543,7 +542,7 @@ impl ScheduleBuilder {
     pub fn circular_buffer(&mut self, tv: TvId, stages: u32) -> Result<()> {
         let data = &self.scheduled.tensors[tv];
         if let Some(refusal) = self.scheduled.stages_refused(tv, stages) {
-            let message = format!("circular_buffer of {} with {stages} stages: {}", data.name, refusal.what);
+            let message = format!("circular_buffer %{} {stages}: {}", data.name, refusal.what);
             let error = Diagnostic::unsupported(code::SCHEDULE_VERB, message).note(refusal.way_out);
             return Err(self.with_loops(error, &[tv]));
         }

@@ -238,13 +238,10 @@ pub enum Columns {
     InOrder,
     /// Moved on with the row: `(inner + by * (outer / every)) mod n`, by less than a row each time.
     Rotated { by: i64, every: i64 },
-    /// Groups of [`SWIZZLE_BYTES`] change places, `g` of them with `g ^ (outer / every mod groups)`: a power
+    /// Groups of [`MAX_ACCESS_BYTES`](crate::kernel::MAX_ACCESS_BYTES) change places, `g` of them with `g ^ (outer / every mod groups)`: a power
     /// of two of groups, of which a row is a multiple.
     Swizzled { groups: i64, every: i64 },
 }
-
-/// Bytes that a swizzle leaves together: those of the widest access.
-pub const SWIZZLE_BYTES: i64 = 16;
 
 /// How a tensor is computed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -40,12 +40,11 @@ mod windows;
 
 pub use crate::axes::{AxisGraph, AxisId, Extent, Parts, ShiftId, Xform, XformId};
 pub use builder::ScheduleBuilder;
-pub use check::check as check_schedule;
-pub(crate) use check::{check_sizes, greatest_index};
+pub(crate) use check::greatest_index;
+pub use check::{check as check_schedule, check_sizes};
 pub use graph::scheduled_fusion;
 pub use ir::{
-    Columns, Compute, Io, Loop, Memory, ParallelType, RowShift, SWIZZLE_BYTES, ScheduledFusion, Step, Tile, Tv, TvId,
-    TvOp, TvOperand,
+    Columns, Compute, Io, Loop, Memory, ParallelType, RowShift, ScheduledFusion, Step, Tile, Tv, TvId, TvOp, TvOperand,
 };
 pub use layout::{ArgClass, MemoryAxis, TensorLayout};
 pub use parse::{PlacedStep, parse_schedule};

@@ -108,5 +108,5 @@ pub(super) const MISSING: &[(&str, &str)] = &[
     ("unswitch", "a branch around a loop for all indices that are inside"),
     ("phase_after", "a grid barrier, or a launch, between two parts of a kernel"),
     ("resize", "loops over a part of an axis"),
-    ("swizzle", "a transform that mixes the indices of two axes; `alloc` has rotations"),
+    ("swizzle", "a transform that mixes the indices of two axes; `alloc` rotates and swizzles the columns of a tile"),
 ];

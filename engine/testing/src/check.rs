@@ -8,7 +8,7 @@ use crate::reference::alignments;
 use crate::{Draw, Reference};
 use engine::backend::cuda::Device;
 use engine::backend::cuda::nvrtc::{Nvrtc, NvrtcSearch};
-use engine::diag::{Diagnostic, DiagnosticKind, Result};
+use engine::diag::{Diagnostic, DiagnosticKind, Result, code};
 use engine::fusion::{Fusion, bind_args};
 use engine::kernel::{self, Block, Kernel, Space, StmtKind};
 use engine::num::{DType, storage};
@@ -175,6 +175,8 @@ impl CheckTarget {
             Err(error) if error.kind == DiagnosticKind::Unsupported => {
                 return DrawOutcome::Refused(error.code.0.into());
             }
+            // Sizes that are none of the schedule's.
+            Err(error) if error.code == code::SCHEDULE_SIZES => return DrawOutcome::Skipped,
             Err(error) => return DrawOutcome::Differs(format!("{error}\n{}", case.schedule)),
         };
         match self.scheduled(&case, kernel, seed) {

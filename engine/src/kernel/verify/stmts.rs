@@ -4,13 +4,11 @@ use super::checker::Checker;
 use super::uniform::{Class, Fact};
 use crate::kernel::facts::gcd;
 use crate::kernel::ir::{
-    Access, AtomicOp, Block, CacheHint, Expr, ExprId, ParamKind, Scope, ShuffleMode, Space, Stmt, StmtKind, Unroll,
-    ValueKind, VarId,
+    Access, AtomicOp, Block, CacheHint, Expr, ExprId, MAX_ACCESS_BYTES, MIN_ASYNC_BYTES, ParamKind, Scope, ShuffleMode,
+    Space, Stmt, StmtKind, Unroll, ValueKind, VarId,
 };
 use crate::num::{DType, Value, philox};
 
-/// The widest access.
-const MAX_MOVE_BYTES: usize = 16;
 /// The most groups of asynchronous copies that a wait leaves open.
 const MAX_OPEN_GROUPS: u32 = 64;
 /// The longest loop that may be unrolled completely.
@@ -211,9 +209,9 @@ impl Checker<'_> {
         }
         let bytes = self.wide(stmt, [to, from], [CacheHint::Default, hint], lanes);
         let fits = match hint {
-            CacheHint::Default => matches!(bytes, 4 | 8 | 16),
-            // Past the first-level cache go whole words of 16 bytes only.
-            CacheHint::Global => bytes == 16,
+            CacheHint::Default => bytes >= MIN_ASYNC_BYTES as usize,
+            // Past the first-level cache goes the widest copy only.
+            CacheHint::Global => bytes == MAX_ACCESS_BYTES as usize,
             CacheHint::Streaming | CacheHint::Again => false,
         };
         if !fits {
@@ -231,10 +229,10 @@ impl Checker<'_> {
             self.report_at(stmt, || format!("moves {} to {}", dtypes[1], dtypes[0]));
         }
         let bytes = dtypes[0].bytes() * lanes as usize;
-        if !lanes.is_power_of_two() || bytes > MAX_MOVE_BYTES {
+        if !lanes.is_power_of_two() || bytes > MAX_ACCESS_BYTES as usize {
             self.report_at(stmt, || {
                 format!(
-                    "{lanes} lanes of {} bytes are not 1 to {MAX_MOVE_BYTES} bytes in a power of two",
+                    "{lanes} lanes of {} bytes are not 1 to {MAX_ACCESS_BYTES} bytes in a power of two",
                     dtypes[0].bytes()
                 )
             });

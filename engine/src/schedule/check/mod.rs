@@ -27,7 +27,8 @@ use crate::diag::{Code, Diagnostic, Result, code};
 use crate::util::{DisjointSets, EntityId, SecondaryMap};
 use launch::Places;
 
-pub(crate) use sizes::{check_sizes, greatest_index};
+pub use sizes::check_sizes;
+pub(crate) use sizes::greatest_index;
 
 /// Refuses a schedule that is no way to compute the fusion.
 pub fn check(scheduled: &ScheduledFusion) -> Result<()> {

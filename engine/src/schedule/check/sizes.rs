@@ -1,12 +1,12 @@
 //! What a schedule that somebody wrote asks of sizes.
 
-use crate::axes::Xform;
+use crate::axes::{Derivation, Xform};
 use crate::diag::{Diagnostic, Result, code};
 use crate::schedule::heuristic::Sizes;
-use crate::schedule::ir::{Io, ScheduledFusion};
+use crate::schedule::ir::{Io, ScheduledFusion, Tv};
 
 /// Whether sizes keep what the schedule promises of them, and every element has a place in the loops.
-pub(crate) fn check_sizes(scheduled: &ScheduledFusion, sizes: &Sizes) -> Result<()> {
+pub fn check_sizes(scheduled: &ScheduledFusion, sizes: &Sizes) -> Result<()> {
     let extent = |axis| sizes.extent(scheduled, axis);
     for (_, xform) in scheduled.axes.xforms() {
         let Xform::Split { input, outer, inner, exact } = *xform else { continue };
@@ -36,10 +36,13 @@ pub(crate) fn check_sizes(scheduled: &ScheduledFusion, sizes: &Sizes) -> Result<
     }
     for (tv, data) in scheduled.tensors.iter().filter(|(_, data)| matches!(data.io, Some(Io::Output(_)))) {
         let has_elements = data.indexed().all(|axis| extent(axis) > 0);
-        let empty = data.loop_axes().find(|axis| extent(*axis) == 0);
+        // Of a merged axis the tensor may have a part, and the other one no index.
+        let derivation = Derivation::new(&scheduled.axes, data.loop_axes());
+        let needed = derivation.needed(&scheduled.axes, data.indexed());
+        let empty = data.loop_axes().chain(needed).find(|axis| extent(*axis) == 0);
         if let (true, Some(axis)) = (has_elements, empty) {
             let message =
-                format!("%{} has elements, but its loop over {} no index", data.name, scheduled.axes[axis].name);
+                format!("%{} has elements, but its loops no index of {}", data.name, scheduled.axes[axis].name);
             return Err(Diagnostic::user(code::SCHEDULE_SIZES, message).note(scheduled.loops_text(tv)));
         }
     }
@@ -63,5 +66,11 @@ pub(crate) fn greatest_index(scheduled: &ScheduledFusion, sizes: &Sizes, reach: 
         _ => reach,
     };
     let reach = scheduled.axes.xforms().map(|(_, xform)| xform).fold(reach.max(1), padded);
+    // A loop that loads ahead asks whether there is an iteration `stages - 1` further on.
+    let ahead = |data: &Tv| {
+        let own = data.inline_at.checked_sub(1).and_then(|last| data.loops.get(last));
+        own.map_or(0, |own| extent(own.axis).saturating_add(i64::from(data.stages) - 1))
+    };
+    let reach = scheduled.tensors.values().filter(|data| data.stages > 1).map(ahead).fold(reach, i64::max);
     scheduled.axes.ids().map(extent).fold(reach, i64::max)
 }

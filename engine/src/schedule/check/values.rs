@@ -22,14 +22,18 @@ impl Check<'_> {
         self.ahead(tv)
     }
 
-    /// Memory of the device is read by copies in memory of a thread.
+    /// Memory of the device is read by copies: in memory of a thread, or in a ring that threads may share.
     fn reads_input(&self, tv: TvId, from: TvId) -> Result<()> {
         let data = &self.scheduled.tensors[tv];
         let copies = matches!(&data.op, Some(TvOp { compute: Compute::Copy, .. }));
         if copies && data.memory != Memory::Global && (data.tile.is_none() || data.is_ring()) {
             return Ok(());
         }
-        let message = format!("%{} reads %{} in global memory without a copy in registers", data.name, self.name(from));
+        let message = format!(
+            "%{} reads %{} in global memory without a copy in registers or in a ring",
+            data.name,
+            self.name(from)
+        );
         let note = format!("`cache_after %{}` makes one", self.name(from));
         Err(self.wrong(code::SCHEDULE_VALUE, message, &[]).note(note))
     }

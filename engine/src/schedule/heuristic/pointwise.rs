@@ -11,10 +11,10 @@ use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
-    ACCESS_BYTES, Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two,
-    tuned, vector_width,
+    Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned, vector_width,
 };
 use crate::diag::Result;
+use crate::kernel::MAX_ACCESS_BYTES;
 use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 
 /// Grid dimensions y and z end here.
@@ -229,7 +229,7 @@ fn break_point(summary: &Summary<'_>, groups: &[Vec<AxisId>], extent: &dyn Fn(Ax
     let narrow = groups.len() - 1;
     let bytes = whole().map(|tensor| tensor.bytes).max().unwrap_or(1) as f64 * size(&groups[narrow..]);
     if bytes >= LEAST_RUN
-        && bytes % ACCESS_BYTES as f64 == 0.0
+        && bytes % MAX_ACCESS_BYTES as f64 == 0.0
         && in_one_run(narrow)
         && !(1..narrow).any(|split| wide(split) && in_one_run(split))
     {

@@ -17,10 +17,11 @@
 use super::choose::Problem;
 use super::summary::GlobalTensor;
 use super::tile::{
-    ACCESS_BYTES, Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned,
+    Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned,
 };
 use super::transpose::{LEAST_BYTES, power_of_two_below};
 use crate::diag::{Diagnostic, Result};
+use crate::kernel::MAX_ACCESS_BYTES;
 use crate::schedule::{
     AxisId, Columns, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId, Windows,
 };
@@ -183,7 +184,7 @@ pub(super) fn plan(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Option
             let whole = tiles[at] * per % vector == 0 && extents[*long] * per % vector == 0;
             whole && elements % (vector * WARP) == 0 && tensors.iter().all(|t| t.rows_aligned(vector, run))
         };
-        let halves = std::iter::successors(Some(ACCESS_BYTES / bytes[at]), |vector| Some(vector / 2));
+        let halves = std::iter::successors(Some(MAX_ACCESS_BYTES / bytes[at]), |vector| Some(vector / 2));
         halves.take_while(|vector| *vector > 1).find(|vector| fits(*vector)).unwrap_or(1)
     });
     let is_word = |at: usize| vectors[at] * bytes[at] >= WORD_BYTES;
@@ -222,7 +223,7 @@ pub(super) fn plan(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Option
 /// reason for the limits: images of 3 to 24 elements gain a fifth to two thirds and those of 56 of two bytes lose a third;
 /// heads of 14 gain half at two bytes and two thirds at four, and lose a quarter at one.
 fn is_short(is_image: bool, e: i64, bytes: i64) -> bool {
-    let is_odd = e & (e - 1) != 0 || e * bytes < ACCESS_BYTES;
+    let is_odd = e & (e - 1) != 0 || e * bytes < MAX_ACCESS_BYTES;
     let limit = match is_image {
         true => (MOST_IMAGE_BYTES / bytes).min(WARP),
         false => (MOST_RUN_BYTES / bytes).min(8 * bytes * bytes),

@@ -3,7 +3,7 @@
 use super::structure::roots_in_use;
 use super::summary::{GlobalTensor, Summary};
 use crate::diag::Result;
-use crate::kernel::CacheHint;
+use crate::kernel::{CacheHint, MAX_ACCESS_BYTES};
 use crate::options::{CompileCx, Options};
 use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, TvId};
 
@@ -31,8 +31,6 @@ impl std::fmt::Display for BlockShape {
 
 /// Threads of a warp.
 pub(super) const WARP: i64 = 32;
-/// Bytes of the widest access.
-pub(super) const ACCESS_BYTES: i64 = 16;
 
 /// Thousandths of the time that one more thread or element costs for each that has work:
 /// those without work still take instructions.
@@ -113,7 +111,7 @@ pub(super) fn vector_width(summary: &Summary<'_>, innermost: impl Fn(&GlobalTens
         .filter(|tensor| innermost(tensor))
         .map(|tensor| tensor.bytes)
         .max()
-        .map_or(1, |bytes| (ACCESS_BYTES / bytes).max(1))
+        .map_or(1, |bytes| (MAX_ACCESS_BYTES / bytes).max(1))
 }
 
 /// Which caches accesses to global memory use.

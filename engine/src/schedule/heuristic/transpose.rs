@@ -21,10 +21,11 @@
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
-    ACCESS_BYTES, Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned,
+    Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned,
 };
 use super::{coverage, runs};
 use crate::diag::{Diagnostic, Result};
+use crate::kernel::MAX_ACCESS_BYTES;
 use crate::schedule::{
     AxisId, Columns, Io, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId, Windows,
 };
@@ -174,7 +175,7 @@ fn sides<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion) -> Result<Sides
 /// The widest vector at which the rows of all tensors of a side start, of their largest type.
 fn vector_of(tensors: &[&GlobalTensor], axes: usize, extent: i64) -> i64 {
     let bytes = tensors.iter().map(|tensor| tensor.bytes).max().unwrap_or(1);
-    let mut vector = (ACCESS_BYTES / bytes).max(1);
+    let mut vector = (MAX_ACCESS_BYTES / bytes).max(1);
     while vector > 1 && (extent % vector != 0 || !tensors.iter().all(|tensor| tensor.rows_aligned(vector, axes))) {
         vector /= 2;
     }

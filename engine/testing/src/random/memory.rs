@@ -2,8 +2,9 @@
 //! block, and copies of inputs in stages that are filled ahead.
 //!
 //! In: a schedule that is whole. Out: the same with other memory for some values. Each is tried by
-//! itself: what verbs or the check of the whole refuse leaves no trace.
+//! itself: what verbs or the check of the whole refuse leaves no trace. An error is a defect.
 
+use super::schedule::unless_refused;
 use crate::data::Draw;
 use engine::diag::{Diagnostic, Result, code};
 use engine::schedule::{
@@ -11,8 +12,11 @@ use engine::schedule::{
     check_schedule,
 };
 
+/// More than an index of 32 bits reaches when it is doubled.
+const LARGE: i64 = i32::MAX as i64;
+
 /// Moves some values to shared memory.
-pub(super) fn hold(draw: &mut Draw, b: &mut ScheduleBuilder) {
+pub(super) fn hold(draw: &mut Draw, b: &mut ScheduleBuilder) -> Result<()> {
     for tv in b.state().topological() {
         let data = &b.state().tensors[tv];
         if data.io.is_some() || b.state().is_reduction(tv) || draw.once_in(3) {
@@ -24,10 +28,11 @@ pub(super) fn hold(draw: &mut Draw, b: &mut ScheduleBuilder) {
             false if draw.once_in(3) => tried.set_memory(tv, Memory::Shared),
             false => tile_in_blocks(draw, &mut tried, tv),
         };
-        if done.and_then(|()| check_schedule(tried.state())).is_ok() {
+        if unless_refused(done.and_then(|()| check_schedule(tried.state())))?.is_some() {
             *b = tried;
         }
     }
+    Ok(())
 }
 
 fn is_copy_of_input(state: &ScheduledFusion, tv: TvId) -> bool {
@@ -85,27 +90,37 @@ fn tile(draw: &mut Draw, b: &mut ScheduleBuilder, tv: TvId, at: usize) -> Result
     if inner.is_empty() || !inner.iter().all(|own| is_constant(b.state(), own)) {
         return Err(useless());
     }
-    let mut axes: Vec<AxisId> = inner.iter().map(|own| own.axis).collect();
+    let own = |own: &&Loop| b.state().depends(tv, own.axis);
+    let mut axes: Vec<AxisId> = inner.iter().filter(own).map(|own| own.axis).collect();
+    if draw.once_in(16) {
+        axes.push(draw.choose(&b.state().axes.ids().collect::<Vec<_>>()));
+    }
     for last in (1..axes.len()).rev() {
         axes.swap(last, draw.below(last + 1));
     }
+    // What a tensor does not have need not run where it is written, and mostly must not.
+    let needed: Vec<Loop> = match draw.once_in(4) {
+        true => inner.to_vec(),
+        false => inner.iter().filter(|own| own.parallel.is_thread() || axes.contains(&own.axis)).copied().collect(),
+    };
     let written = match draw.below(3) {
-        0 => swapped(draw, b.state(), inner),
-        1 => dealt(b, inner)?,
-        _ => inner.to_vec(),
+        _ if needed.is_empty() => needed,
+        0 => swapped(draw, b.state(), &needed),
+        1 => dealt(b, &needed)?,
+        _ => needed,
     };
     b.set_loops(tv, &[outer, &written].concat())?;
-    let every = 1 + draw.below(3) as i64;
+    let every = if draw.once_in(20) { LARGE } else { 1 + draw.below(3) as i64 };
     let columns = match draw.below(3) {
         0 => Columns::InOrder,
-        1 => Columns::Rotated { by: draw.choose(&[1, 2, 4]), every },
+        1 => Columns::Rotated { by: if draw.once_in(10) { LARGE } else { draw.choose(&[1, 2, 4]) }, every },
         _ => Columns::Swizzled { groups: draw.choose(&[2, 4, 8]), every },
     };
-    if b.alloc(tv, Tile { axes: axes.clone(), columns }).is_ok() {
-        return Ok(());
+    match unless_refused(b.alloc(tv, Tile { axes: axes.clone(), columns }))? {
+        Some(()) => Ok(()),
+        // Most rows have no groups to change places.
+        None => b.alloc(tv, Tile { axes, columns: Columns::InOrder }),
     }
-    // Most rows have no groups to change places.
-    b.alloc(tv, Tile { axes, columns: Columns::InOrder })
 }
 
 /// Loops of which two of the same length change places in the launch.

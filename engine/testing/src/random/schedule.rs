@@ -5,7 +5,7 @@
 use super::grid::strides;
 use super::memory::hold;
 use crate::data::Draw;
-use engine::diag::{Diagnostic, Result};
+use engine::diag::{Diagnostic, DiagnosticKind, Result};
 use engine::fusion::{AxisDecl, Fusion, FusionBuilder, bind};
 use engine::kernel::{self, Kernel};
 use engine::lower;
@@ -13,8 +13,8 @@ use engine::num::{DType, Value};
 use engine::options::{DeviceDesc, Options};
 use engine::schedule::heuristic::Sizes;
 use engine::schedule::{
-    ArgClass, AxisId, Extent, Loop, Memory, ParallelType, Parts, ScheduleBuilder, TvId, check_schedule, check_text,
-    scheduled_fusion,
+    ArgClass, AxisId, Extent, Loop, Memory, ParallelType, Parts, ScheduleBuilder, TvId, check_schedule, check_sizes,
+    check_text, scheduled_fusion,
 };
 use engine::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
 
@@ -47,6 +47,15 @@ pub fn sums(dtype: DType, thin: &[bool], order: &[i64]) -> Result<Fusion> {
     b.finish()
 }
 
+/// The result of what may be refused, and none where it is. Nothing but a defect is an error.
+pub(super) fn unless_refused<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(made) => Ok(Some(made)),
+        Err(error) if error.kind == DiagnosticKind::Bug => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
 fn tensor(draw: &mut Draw, dtype: DType, sizes: &[i64]) -> Result<HostTensor> {
     let strides = strides(draw, sizes);
     let mut count = 0;
@@ -57,7 +66,7 @@ fn tensor(draw: &mut Draw, dtype: DType, sizes: &[i64]) -> Result<HostTensor> {
 }
 
 /// Splits, merges and shifts leaves. Returns the leaves.
-fn transform(draw: &mut Draw, b: &mut ScheduleBuilder, sizes: &Sizes) -> Vec<AxisId> {
+fn transform(draw: &mut Draw, b: &mut ScheduleBuilder, sizes: &Sizes) -> Result<Vec<AxisId>> {
     let mut leaves: Vec<AxisId> = b.state().axes.ids().collect();
     let globals: Vec<TvId> =
         b.state().tensors.iter().filter(|(_, tv)| tv.memory == Memory::Global).map(|(tv, _)| tv).collect();
@@ -99,12 +108,12 @@ fn transform(draw: &mut Draw, b: &mut ScheduleBuilder, sizes: &Sizes) -> Vec<Axi
             _ => b.align(axis, draw.choose(&[2, 4, 8]), draw.choose(&globals), None).map(|shifted| vec![shifted]),
         };
         // What a primitive refuses leaves no trace.
-        if let Ok(made) = made {
+        if let Some(made) = unless_refused(made)? {
             leaves.retain(|leaf| *leaf != axis);
             leaves.extend(made);
         }
     }
-    leaves
+    Ok(leaves)
 }
 
 /// Binds leaves to places, orders the loops and inlines.
@@ -172,7 +181,7 @@ fn recompute(draw: &mut Draw, b: &mut ScheduleBuilder, leaves: &[AxisId]) -> Res
                 continue;
             }
             let before = b.state().tensors[tv].loops.clone();
-            let did = b.recompute_in(tv, *leaf).is_ok();
+            let did = unless_refused(b.recompute_in(tv, *leaf))?.is_some();
             let after = &b.state().tensors[tv];
             let had = before.iter().any(|own| own.axis == *leaf);
             let right = if did { after.has_loop(*leaf) && !had } else { after.loops == before };
@@ -205,7 +214,7 @@ pub fn draw_schedule(seed: u64) -> Result<ScheduledCase> {
     let sizes = Sizes::new(&fusion, &bind(&fusion, &metas)?);
     let class = ArgClass::new(&fusion, &metas, &vec![16; metas.len()], sizes.elements(), &Options::default());
     let mut b = ScheduleBuilder::new(scheduled_fusion(&fusion)?);
-    let leaves = transform(&mut draw, &mut b, &sizes);
+    let leaves = transform(&mut draw, &mut b, &sizes)?;
     for input in b.inputs() {
         let cache = b.cache_after(input)?;
         if draw.once_in(4) {
@@ -220,14 +229,15 @@ pub fn draw_schedule(seed: u64) -> Result<ScheduledCase> {
     }
     bind_leaves(&mut draw, &mut b, leaves)?;
     if draw.below(3) > 0 {
-        hold(&mut draw, &mut b);
+        hold(&mut draw, &mut b)?;
     }
     let scheduled = b.finish();
     check_text(&scheduled_fusion(&fusion)?, &scheduled)?;
     let schedule = format!("{metas:?} order {order:?}\n{}", scheduled.schedule_text());
     // As the compiler does: what a thread has no room for is refused before it is a mistake.
     let fits = |kernel: Kernel| kernel::check_limits(&kernel, &DeviceDesc::h200()).map(|()| kernel);
-    let lowered = check_schedule(&scheduled).and_then(|()| lower::lower(&scheduled, &class, "drawn"));
+    let checked = check_sizes(&scheduled, &sizes).and_then(|()| check_schedule(&scheduled));
+    let lowered = checked.and_then(|()| lower::lower(&scheduled, &class, "drawn"));
     let kernel = lowered.and_then(fits);
     Ok(ScheduledCase { fusion, args, kernel, schedule })
 }

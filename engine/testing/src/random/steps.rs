@@ -7,7 +7,7 @@ use engine::diag::{Diagnostic, Result};
 use engine::fusion::Fusion;
 use engine::num::{DType, Value};
 use engine::schedule::{
-    AxisId, Memory, ParallelType, ScheduledFusion, TvId, VERBS, schedule_by_text, scheduled_fusion,
+    AxisId, Loop, Memory, ParallelType, ScheduledFusion, TvId, VERBS, schedule_by_text, scheduled_fusion,
 };
 use engine::tensor::{Arg, HostTensor};
 use engine::text;
@@ -44,6 +44,9 @@ const FUSIONS: &[(&[usize], &str)] = &[
     ),
 ];
 
+/// More than any index is: past 32 bits once doubled, once read, and past 64 once doubled.
+const LARGE: [i64; 4] = [1 << 20, i32::MAX as i64, 4_000_000_000, i64::MAX];
+
 /// Draws a fusion, sizes and steps. An error is a defect.
 pub fn draw_steps(seed: u64) -> Result<WrittenCase> {
     let mut draw = Draw::new(seed);
@@ -74,10 +77,10 @@ pub fn draw_steps(seed: u64) -> Result<WrittenCase> {
     let unscheduled = scheduled_fusion(&fusion)?;
     let state = unscheduled.clone();
     let mut steps = Steps { draw, unscheduled, state, schedule: String::new(), refusals: Vec::new() };
-    if steps.draw.once_in(2) {
-        steps.tame()
-    } else {
-        steps.all()
+    match steps.draw.below(4) {
+        0 => steps.staged(),
+        1 => steps.tame(),
+        _ => steps.all(),
     }
     let Steps { schedule, refusals, .. } = steps;
     Ok(WrittenCase { fusion, args, schedule, refusals })
@@ -112,7 +115,42 @@ impl Steps {
         true
     }
 
-    /// Half of all schedules have the usual order, and nothing strange in it.
+    /// A quarter of all schedules: parts of constant length of every axis, outer ones in turn, and inputs in
+    /// stages, in loops that some of them do not depend on.
+    fn staged(&mut self) {
+        for input in self.tensors(|state, tv| state.tensors[tv].op.is_none()) {
+            self.step(&format!("cache_after %{input}"));
+        }
+        let (mut turns, mut parts) = (Vec::new(), Vec::new());
+        for axis in self.leaves() {
+            let line = format!("split {} by {}", self.name(axis), self.draw.choose(&[4, 8, 16]));
+            if self.step(&line) {
+                parts.extend(self.leaves().last().copied());
+            }
+        }
+        if let Some(part) = parts.pop() {
+            let line = format!("split {} by {} exact", self.name(part), self.draw.choose(&[2, 4]));
+            match self.draw.once_in(2) && self.step(&line) {
+                true => parts.extend(self.leaves().split_off(self.leaves().len() - 2)),
+                false => parts.push(part),
+            }
+        }
+        turns.extend(self.leaves().into_iter().filter(|axis| !parts.contains(axis)));
+        if let Some(part) = parts.last() {
+            let place = self.draw.choose(&["block_x", "block_x", "vectorize", "unroll", "serial"]);
+            let line = format!("parallelize {} {place}", self.name(*part));
+            self.step(&line);
+        }
+        let order: Vec<String> = turns.iter().chain(&parts).map(|axis| self.name(*axis)).collect();
+        self.step(&format!("propagate {}", order.join(", ")));
+        self.recompute();
+        self.step("inline_most");
+        for _ in 0..1 + self.draw.below(3) {
+            self.ring();
+        }
+    }
+
+    /// A quarter of all schedules have the usual order, and nothing strange in it.
     fn tame(&mut self) {
         for input in self.tensors(|state, tv| state.tensors[tv].op.is_none()) {
             self.step(&format!("cache_after %{input}"));
@@ -124,6 +162,9 @@ impl Steps {
         self.places();
         let order = self.order(true);
         self.step(&format!("propagate {}", order.join(", ")));
+        if self.draw.once_in(2) {
+            self.recompute();
+        }
         let (tensor, at) = (self.tensor(), self.draw.below(5));
         self.step(&format!("inline_most keep %{tensor} {at}"));
         for _ in 0..self.draw.below(4) {
@@ -206,6 +247,27 @@ impl Steps {
         self.step(&line);
     }
 
+    /// A number that is large now and then; none that a loop runs to.
+    fn number(&mut self, end: usize) -> i64 {
+        if self.draw.once_in(8) { self.draw.choose(&LARGE) } else { self.draw.below(end) as i64 }
+    }
+
+    /// Values computed anew in loops that they do not depend on, users before what they use.
+    fn recompute(&mut self) {
+        for axis in self.leaves() {
+            if !self.state.bindings[axis].is_loop() || self.draw.once_in(4) {
+                continue;
+            }
+            for tv in self.state.topological().into_iter().rev() {
+                let data = &self.state.tensors[tv];
+                if data.op.is_some() && data.io.is_none() && !self.state.depends(tv, axis) {
+                    let line = format!("recompute_in %{} {}", data.name, self.name(axis));
+                    self.step(&line);
+                }
+            }
+        }
+    }
+
     /// Reductions in steps.
     fn factors(&mut self) {
         for _ in 0..3 {
@@ -279,7 +341,7 @@ impl Steps {
                 }
             }
         }
-        let one = |own: &engine::schedule::Loop| format!("{} -> {}", self.name(own.axis), own.parallel.name());
+        let one = |own: &Loop| format!("{} -> {}", self.name(own.axis), own.parallel.name());
         let loops: Vec<String> = loops.iter().map(one).collect();
         format!("loops %{} {}", self.state.tensors[tv].name, loops.join(", "))
     }
@@ -287,12 +349,12 @@ impl Steps {
     /// A step of any kind.
     fn anything(&mut self) {
         let (tensor, axis, other) = (self.tensor(), self.axis(), self.axis());
-        let n = self.draw.below(5);
+        let n = self.number(5);
         let line = match self.draw.below(18) {
             0 | 1 => self.loops(),
             2 => format!("set_memory %{tensor} {}", self.draw.choose(&["shared", "shared", "local", "global"])),
             3 => format!("alloc %{tensor} {axis}, {other}"),
-            4 => format!("alloc %{tensor} {axis} rotate {n} every {}", self.draw.below(3)),
+            4 => format!("alloc %{tensor} {axis}{}", self.columns()),
             5 => format!("recompute_in %{tensor} {axis}"),
             6 => format!("reorder %{tensor} {axis}, {other}"),
             7 => format!("reorder {axis}, {other}"),
@@ -308,7 +370,7 @@ impl Steps {
             16 => return self.transform(),
             _ => {
                 let words = [self.draw.choose(VERBS).name, &axis, "by", "4", ",", "%a", "->", "block_x"];
-                (0..n + 1).map(|_| self.draw.choose(&words)).collect::<Vec<_>>().join(" ")
+                (0..1 + self.draw.below(5)).map(|_| self.draw.choose(&words)).collect::<Vec<_>>().join(" ")
             }
         };
         self.step(&line);
@@ -329,9 +391,8 @@ impl Steps {
         self.step(&format!("set_memory %{copy} shared"));
         self.step(&format!("inline_at %{copy} {at}"));
         let shares = loops[..at].iter().all(|own| !own.parallel.is_thread()) && self.draw.below(3) > 0;
-        if shares && at < loops.len() {
-            let axes: Vec<String> = loops[at..].iter().map(|own| self.name(own.axis)).collect();
-            self.step(&format!("alloc %{copy} {}", axes.join(", ")));
+        if shares {
+            self.alloc(&copy, &loops[at..]);
         }
         let stages = 2 + self.draw.below(4);
         self.step(&format!("circular_buffer %{copy} {stages}"));
@@ -345,9 +406,39 @@ impl Steps {
         }
         let tile = self.tensors(|_, _| true).pop().unwrap_or_default();
         let Some((_, data)) = self.state.tensors.iter().last() else { return };
-        let constant = |own: &&engine::schedule::Loop| !own.parallel.is_block();
-        let axes: Vec<String> = data.loops.iter().filter(constant).map(|own| self.name(own.axis)).collect();
+        let inside: Vec<Loop> = data.loops.iter().filter(|own| !own.parallel.is_block()).copied().collect();
         self.step(&format!("set_memory %{tile} shared"));
-        self.step(&format!("alloc %{tile} {}", axes.join(", ")));
+        self.alloc(&tile, &inside);
+    }
+
+    /// A tile of what a tensor has along some loops, sometimes with an axis too many, its columns
+    /// sometimes in another order.
+    fn alloc(&mut self, tensor: &str, loops: &[Loop]) {
+        let Some((tv, _)) = self.state.tensors.iter().find(|(_, data)| data.name == tensor) else { return };
+        let own = loops.iter().filter(|own| self.state.depends(tv, own.axis));
+        let mut axes: Vec<String> = own.map(|own| self.name(own.axis)).collect();
+        if self.draw.once_in(5) {
+            let constant = |axis: &AxisId| self.state.axes.constant_extent(*axis).is_some();
+            let all: Vec<AxisId> = self.state.axes.ids().filter(constant).collect();
+            if !all.is_empty() {
+                let (axis, at) = (self.draw.choose(&all), self.draw.below(axes.len() + 1));
+                axes.insert(at, self.name(axis));
+            }
+        }
+        let (axes, columns) = (axes.join(", "), self.columns());
+        // Most rows have no groups to change places.
+        if !self.step(&format!("alloc %{tensor} {axes}{columns}")) && !columns.is_empty() {
+            self.step(&format!("alloc %{tensor} {axes}"));
+        }
+    }
+
+    /// What is said of the columns of a tile.
+    fn columns(&mut self) -> String {
+        let (n, every) = (self.number(5), self.number(4));
+        match self.draw.below(4) {
+            0 => format!(" rotate {n} every {every}"),
+            1 => format!(" swizzle {} every {every}", self.draw.choose(&[1, 2, 2, 4, 8, 3])),
+            _ => String::new(),
+        }
     }
 }
