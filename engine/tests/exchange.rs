@@ -356,7 +356,11 @@ fn loops_and_tiles_that_do_not_hold_a_tensor_are_refused() {
     b.set_memory(value, Memory::Shared).unwrap();
     check(b.alloc(value, tile(&[rows, roots[1]], 0, 1)), "is not constant");
     check(b.alloc(value, tile(&[], 0, 1)), "needs an axis");
-    check(b.alloc(value, tile(&[rows], -1, 1)), "not negative");
-    check(b.alloc(value, tile(&[rows], 1, 0)), "every one or more rows");
+    for by in [-1, 8, i64::from(i32::MAX), i64::MAX, i64::MIN] {
+        check(b.alloc(value, tile(&[rows], by, 1)), &format!("less than the 8 elements of a row, not by {by}"));
+    }
+    for every in [0, -1, 2, i64::MAX] {
+        check(b.alloc(value, tile(&[rows], 1, every)), &format!("every 1 to 1 rows, not every {every}"));
+    }
     b.alloc(value, tile(&[rows], 1, 1)).unwrap();
 }
