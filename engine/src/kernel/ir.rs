@@ -336,9 +336,9 @@ pub enum StmtKind {
     /// local, both have one type. The other side is aligned to the whole size,
     /// which is a power of two of at most [`MAX_ACCESS_BYTES`].
     Move { to: Access, from: Access, lanes: u32, hint: CacheHint },
-    /// Starts to copy `lanes` consecutive elements from an input to shared memory, a power of two of
-    /// [`MIN_ASYNC_BYTES`] to [`MAX_ACCESS_BYTES`], to which both sides are aligned. They lie there once the thread has waited for
-    /// the copy's group, and nobody touches them before.
+    /// Starts to copy `lanes` consecutive elements from an input to shared memory, a power of two
+    /// of [`MIN_ASYNC_BYTES`] to [`MAX_ACCESS_BYTES`], to which both sides are aligned. They lie
+    /// there once the thread has waited for the copy's group, and nobody touches them before.
     CopyAsync { to: Access, from: Access, lanes: u32, hint: CacheHint },
     /// Ends the thread's group of copies that it started since the last one.
     CommitGroup,

@@ -238,8 +238,8 @@ pub enum Columns {
     InOrder,
     /// Moved on with the row: `(inner + by * (outer / every)) mod n`, by less than a row each time.
     Rotated { by: i64, every: i64 },
-    /// Groups of [`MAX_ACCESS_BYTES`](crate::kernel::MAX_ACCESS_BYTES) change places, `g` of them with `g ^ (outer / every mod groups)`: a power
-    /// of two of groups, of which a row is a multiple.
+    /// Groups of [`MAX_ACCESS_BYTES`](crate::kernel::MAX_ACCESS_BYTES) change places, `g` of them with
+    /// `g ^ (outer / every mod groups)`: a power of two of groups, of which a row is a multiple.
     Swizzled { groups: i64, every: i64 },
 }
 
