@@ -12,6 +12,10 @@
 //!   each iteration. Before the loop those for iterations 0 to `n - 2` are begun; at the top of
 //!   iteration `i` its group is waited for, and that for iteration `i + n - 1` begun, in the stage
 //!   that iteration `i - 1` has read. Behind the last iteration groups are empty, but counted.
+//!
+//! A thread waits for its groups in their order, whichever ring they belong to. So of the rings of one
+//! loop that of the fewest stages decides how many groups stay on their way; and a loop with a ring
+//! that runs within an iteration of another one waits for all that the outer one has begun before.
 
 use super::facts::Facts;
 use super::tree::{Body, Iteration, Load, LoopTree, Node, NodeId, Wide};

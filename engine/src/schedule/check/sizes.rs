@@ -74,3 +74,33 @@ pub(crate) fn greatest_index(scheduled: &ScheduledFusion, sizes: &Sizes, reach: 
     let reach = scheduled.tensors.values().filter(|data| data.stages > 1).map(ahead).fold(reach, i64::max);
     scheduled.axes.ids().map(extent).fold(reach, i64::max)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+mod tests {
+    use super::*;
+    use crate::fusion::bind;
+    use crate::num::DType;
+    use crate::schedule::{schedule_by_text, scheduled_fusion};
+    use crate::tensor::{ArgMeta, TensorMeta};
+    use crate::text;
+
+    /// The greatest index of a loop over so many elements, with one more line of its schedule.
+    fn check_greatest(elements: i64, line: &str, expected: i64) {
+        let fusion = text::parse_one("fusion @neg(%x: f32[?]) {\n  %0 = neg %x\n  return %0\n}").unwrap();
+        let metas = [ArgMeta::Tensor(TensorMeta::contiguous(DType::F32, &[elements]))];
+        let sizes = Sizes::new(&fusion, &bind(&fusion, &metas).unwrap());
+        let schedule = format!("cache_after %x\npropagate d0\nset_memory %x_r shared\ninline_at %x_r 1\n{line}");
+        let scheduled = schedule_by_text(&scheduled_fusion(&fusion).unwrap(), &schedule).unwrap();
+        assert_eq!(greatest_index(&scheduled, &sizes, elements), expected, "{elements} elements: {line}");
+    }
+
+    /// A loop that loads ahead computes the index of an iteration that may not exist.
+    #[test]
+    fn loading_ahead_reaches_behind_the_loop() {
+        let most = i64::from(i32::MAX);
+        check_greatest(most - 3, "", most - 3);
+        check_greatest(most - 3, "circular_buffer %x_r 4", most);
+        check_greatest(most - 3, "circular_buffer %x_r 8", most + 4);
+    }
+}
