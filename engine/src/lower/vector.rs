@@ -30,6 +30,8 @@ pub(super) struct LaneEnds {
     any: ExprId,
     /// Whether all lanes have the same tests.
     pub(super) uniform: bool,
+    /// Whether the first lane may be outside at its lower end while others are inside.
+    before: bool,
 }
 
 /// The loop over the lanes of a vector.
@@ -145,7 +147,8 @@ impl Lowering<'_> {
                 self.conjunction(&any)
             }
         };
-        Ok(LaneEnds { all, any, uniform: first == last })
+        let before = first.iter().any(|term| !self.is_upper(*term) && !last.contains(term));
+        Ok(LaneEnds { all, any, uniform: first == last, before })
     }
 
     /// A wide access where all lanes are inside, and what fills them where not; nothing,
@@ -157,7 +160,7 @@ impl Lowering<'_> {
             (Some(true), _) => self.emit_accesses(copy, true),
             (Some(false), _) => return Ok(false),
             (None, true) => self.emit_uniform_load(load.tv, leaf, copy, ends.all)?,
-            (None, false) => self.emit_partial_load(load, leaf, copy, ends.any)?,
+            (None, false) => self.emit_partial_load(load, leaf, copy, &ends)?,
         }
         Ok(true)
     }
@@ -183,18 +186,24 @@ impl Lowering<'_> {
         self.emit_either((Some(tv), "load"), inside, wide, |l| l.emit_fill(tv, leaf, copy))
     }
 
-    /// A vector that reaches over the end of a row is read whole where it stays
+    /// A vector that reaches over an end of a row is read whole where it stays
     /// within the buffer: its other elements belong to the neighbouring row.
+    /// A vector that is not a multiple of its lanes away from the start of the buffer may begin before it.
     /// So the wide accesses of all vectors are issued before any is waited for;
     /// elements outside are replaced afterwards, by [`Self::emit_fix_up`].
-    fn emit_partial_load(&mut self, load: Load, leaf: AxisId, copy: &VectorCopy, any: ExprId) -> Result<()> {
-        let tv = load.tv;
+    fn emit_partial_load(&mut self, load: Load, leaf: AxisId, copy: &VectorCopy, ends: &LaneEnds) -> Result<()> {
+        let (tv, any) = (load.tv, ends.any);
         self.partial.insert(tv);
         let lanes = self.b.int(copy.lanes);
         let end = self.b.exprs().add(copy.memory.1, lanes);
         let len = self.b.buffer(copy.memory.0).len;
         let within = self.b.exprs().binary(BinaryOp::Le, end, len);
-        let readable = self.b.exprs().and(any, within);
+        let mut readable = self.b.exprs().and(any, within);
+        if ends.before && self.multiple_of(copy.memory.1) % copy.lanes != 0 {
+            let zero = self.b.int(0);
+            let begins = self.b.exprs().binary(BinaryOp::Ge, copy.memory.1, zero);
+            readable = self.b.exprs().and(readable, begins);
+        }
         let wide = self.accesses_block(copy, true);
         let single = self.block_of(|l| l.emit_loop(lanes_of(leaf), |l| l.emit_load(load)))?;
         let mut otherwise = self.block_of(|l| l.emit_fill(tv, leaf, copy))?;
@@ -267,21 +276,22 @@ impl Lowering<'_> {
     /// bounds at the low one. With the ends exchanged, the terms under which
     /// some lane is inside. A test that a constant lane fails is an upper bound.
     pub(super) fn range_terms(&mut self, low: &[ExprId], high: &[ExprId]) -> Vec<ExprId> {
-        let is_upper = |lowering: &mut Self, term: &ExprId| {
-            matches!(lowering.b.exprs()[*term].expr, Expr::Binary(BinaryOp::Lt, ..) | Expr::Const(_))
-        };
         let mut terms = Vec::new();
         for term in low {
-            if high.contains(term) || !is_upper(self, term) {
+            if high.contains(term) || !self.is_upper(*term) {
                 terms.push(*term);
             }
         }
         for term in high {
-            if is_upper(self, term) && !terms.contains(term) {
+            if self.is_upper(*term) && !terms.contains(term) {
                 terms.push(*term);
             }
         }
         terms
+    }
+
+    fn is_upper(&mut self, term: ExprId) -> bool {
+        matches!(self.b.exprs()[term].expr, Expr::Binary(BinaryOp::Lt, ..) | Expr::Const(_))
     }
 
     fn emit_accesses(&mut self, copy: &VectorCopy, is_load: bool) {
