@@ -28,6 +28,7 @@ mod launcher;
 mod layers;
 mod manual;
 mod nightly;
+mod order;
 mod place;
 mod results;
 mod schedules;

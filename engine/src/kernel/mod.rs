@@ -47,6 +47,7 @@ mod exprs;
 mod facts;
 mod ir;
 mod limits;
+mod order;
 mod parse;
 mod print;
 mod ranges;
@@ -67,6 +68,7 @@ pub use ir::{
     ParamId, ParamKind, Scope, ShuffleMode, Space, Special, Stmt, StmtKind, Unroll, ValueKind, Var, VarId,
 };
 pub use limits::{MAX_PARAM_BYTES, check_limits, shared_bytes};
+pub use order::{Agreement, Alarm, AlarmKind, OrderReport, ResultTerms, check_order, compare_at, result_terms};
 pub use parse::{check_text, parse};
 pub use print::{print, print_stmt};
 pub use reciprocals::{add_reciprocals, reciprocal};
