@@ -27,6 +27,7 @@ mod hostile;
 mod launcher;
 mod layers;
 mod manual;
+mod mutation;
 mod nightly;
 mod order;
 mod place;

@@ -226,7 +226,7 @@ fn chosen(code: u64, condition: Word, a: Word, b: Word) -> Word {
     match condition {
         Word::Int(0) => b,
         Word::Int(_) => a,
-        Word::Term(_) if a == b => a,
+        _ if a == b => a,
         _ => Word::term(code, &[condition, a, b]),
     }
 }

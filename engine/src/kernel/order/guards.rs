@@ -24,6 +24,13 @@ pub(super) struct Guard {
     ticket: Option<(Counter, i64)>,
 }
 
+impl Guard {
+    /// Whether all threads of the block decide alike.
+    pub(super) fn is_common(&self) -> bool {
+        self.common.is_some()
+    }
+}
+
 /// The guards of a block.
 #[derive(Default)]
 pub(super) struct Guards {

@@ -28,6 +28,13 @@ pub(super) struct Memory {
     pub(super) global: FxHashMap<u64, Word>,
 }
 
+/// What the local and shared buffers of a block hold.
+#[derive(Clone)]
+pub(super) struct Contents {
+    own: SecondaryMap<BufId, Vec<Word>>,
+    spoilt: SecondaryMap<BufId, u64>,
+}
+
 /// A buffer and an element as one number.
 pub(super) fn element(buffer: BufId, index: i64) -> u64 {
     (buffer.index() as u64) << 44 | index.cast_unsigned() & ((1 << 44) - 1)
@@ -76,6 +83,29 @@ impl Memory {
         let index = usize::try_from(index).ok()?;
         let place = if self.is_local[buffer] { index.checked_mul(self.threads)? + thread } else { index };
         (place < self.own[buffer].len()).then_some(place)
+    }
+
+    /// What local and shared buffers hold.
+    pub(super) fn contents(&self) -> Contents {
+        Contents { own: self.own.clone(), spoilt: self.spoilt.clone() }
+    }
+
+    /// Goes back to what buffers held; what they held meanwhile.
+    pub(super) fn exchange(&mut self, contents: Contents) -> Contents {
+        let own = std::mem::replace(&mut self.own, contents.own);
+        Contents { own, spoilt: std::mem::replace(&mut self.spoilt, contents.spoilt) }
+    }
+
+    /// Buffers hold what they do where a condition fails, and `held` where it holds.
+    pub(super) fn merge(&mut self, kernel: &Kernel, condition: Word, held: &Contents) {
+        for id in kernel.buffers.ids() {
+            for (word, other) in self.own[id].iter_mut().zip(&held.own[id]) {
+                *word = replaced(condition, *other, *word);
+            }
+            if self.spoilt[id] != held.spoilt[id] {
+                self.spoilt[id] = mix(&[18, condition.bits(), self.spoilt[id], held.spoilt[id]]);
+            }
+        }
     }
 
     /// The words that threads read, each `lane` elements behind its index.
@@ -127,7 +157,8 @@ impl Memory {
                 None => return,
             };
             let mut new = value.at(t);
-            for guard in guards.path(guard) {
+            // Branches of a whole block have local and shared memory of their own, until they meet again.
+            for guard in guards.path(guard).filter(|guard| place.is_none() || !guard.is_common()) {
                 let condition = guard.condition.at(t);
                 new = if guard.holds { replaced(condition, new, old) } else { replaced(condition, old, new) };
             }

@@ -248,7 +248,13 @@ impl<'a> Run<'a> {
         });
         let common = first.filter(|term| words.iter().all(|word| *word == Word::Term(*term)));
         let known = common.and_then(|term| self.guards.known(guard, term));
+        // Where the block decides as a whole, each branch begins with the memory that it finds.
+        let forks = common.filter(|_| known.is_none()).map(|term| (Word::Term(term), self.memory.contents()));
+        let mut held = None;
         for (arm, holds) in [(0, true), (1, false)] {
+            if let (Some((_, before)), false) = (&forks, holds) {
+                held = Some(self.memory.exchange(before.clone()));
+            }
             let here = threads.filter(|t| condition.at(t).int().is_none_or(|truth| (truth != 0) == holds));
             if here.is_empty() || known.is_some_and(|known| known != holds) {
                 continue;
@@ -261,6 +267,9 @@ impl<'a> Run<'a> {
                 _ => guard,
             };
             self.block(arms[arm], numbers[arm], &here, inner);
+        }
+        if let (Some((condition, _)), Some(held)) = (forks, held) {
+            self.memory.merge(self.kernel, condition, &held);
         }
     }
 
@@ -335,8 +344,11 @@ impl<'a> Run<'a> {
                 return;
             };
             let key: Counter = element(to.buffer, i);
+            let zeroed = self.kernel.buffers[to.buffer].zeroed && op == AtomicOp::Inc;
             let term = mix(&[16, key, block[0], block[1], block[2], t as u64, nth]);
-            old[t] = Word::Term(term);
+            // A count that wraps behind 0 stays there.
+            let stays = zeroed && value.at(t) == Word::Int(0);
+            old[t] = if stays { Word::Int(0) } else { Word::Term(term) };
             if global {
                 let first = self.published.counts.iter().all(|count| count.counter != key);
                 let wraps = value.at(t).int().filter(|_| op == AtomicOp::Inc && guard == ROOT);
