@@ -152,8 +152,9 @@ pub enum Expr {
     /// A function of `f32` by the given approximation.
     Approx(ApproxOp, ExprId),
     /// Index arithmetic on `i32` or `i64`: never overflows, and divides a
-    /// non-negative number by a positive one. Where a thread evaluates it
-    /// otherwise, the result is any number, and nothing may depend on it.
+    /// non-negative number by a positive one; only the remainder by a constant
+    /// power of two is of any number ([`IndexOp::Mod`]). Where a thread evaluates
+    /// it otherwise, the result is any number, and nothing may depend on it.
     Index(IndexOp, ExprId, ExprId),
     /// An index as data: the same number, on which arithmetic wraps from here on.
     AsData(ExprId),
@@ -208,7 +209,7 @@ pub enum IndexOp {
     Mul,
     /// Quotient, rounded down.
     Div,
-    /// Remainder.
+    /// Remainder. By a constant `2^k` it is that of a negative number too, from 0 to `2^k - 1`: its last `k` bits.
     Mod,
     /// Quotient, rounded up.
     CeilDiv,

@@ -20,7 +20,7 @@
 //! **Indices and data.** An integer expression is about indices or about data
 //! ([`ValueKind`]), by what it is made of, and the two have arithmetic of their
 //! own: [`Expr::Index`] never overflows and divides only non-negative numbers by
-//! positive ones, so that device code may be plain arithmetic; [`Expr::Binary`]
+//! positive ones (but leaves the last bits of any), so that device code may be plain arithmetic; [`Expr::Binary`]
 //! wraps and has a rule for zero divisors. [`Expr::AsData`] and [`Expr::AsIndex`]
 //! lead from one to the other. Accesses, loops, launch sizes and buffer lengths
 //! take indices; memory holds data.

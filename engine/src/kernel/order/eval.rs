@@ -134,11 +134,16 @@ impl<'a> Eval<'a> {
             }
             Expr::Approx(_, a) => self.of(a).map(threads, |word| Word::term(code, &[word])),
             Expr::Index(op, a, b) => {
+                let mask = self.kernel.exprs.mask_of(op, b);
                 let (a, b) = (self.of(a), self.of(b));
-                index(op, dtype, &a, &b, threads, |x, y| match (x, y) {
+                let term = |x, y| match (x, y) {
                     (Word::Int(_), Word::Int(_)) => Word::Any,
                     _ => Word::term(code, &[x, y]),
-                })
+                };
+                match mask {
+                    Some(mask) => a.zip(&b, threads, |x, _| Some(x & mask), term),
+                    None => index(op, dtype, &a, &b, threads, term),
+                }
             }
             Expr::Binary(op, a, b) => self.binary(op, a, b, code),
             Expr::Ternary(TernaryOp::Where, condition, a, b) => {
