@@ -5,6 +5,7 @@
 //! loop's body is emitted; addresses and tests follow from those (`index`). Nothing is emitted
 //! twice, and no node is emitted in another way because of what stands around it.
 
+use super::alloc::Array;
 use super::context::{Bound, Lowering};
 use super::tree::{Ahead, Body, LoopTree, Node, NodeId, Wide};
 use crate::diag::{Diagnostic, Result};
@@ -16,6 +17,15 @@ impl Lowering<'_> {
     /// Emits the nodes of a body in order.
     pub(super) fn emit_body(&mut self, tree: &LoopTree, body: &Body) -> Result<()> {
         body.iter().try_for_each(|node| self.emit_node(tree, *node))
+    }
+
+    /// Whether accumulations under their tests are all that remains of some nodes: other values are named, not kept.
+    fn only_accumulates(&self, tree: &LoopTree, body: &Body) -> bool {
+        tree.inside(body).into_iter().all(|node| match tree.nodes[node] {
+            Node::Loop { .. } | Node::Accumulate { tested: true, .. } => true,
+            Node::Compute { tv } => matches!(self.storage.arrays[tv], None | Some(Array::Registers(1))),
+            _ => false,
+        })
     }
 
     fn emit_node(&mut self, tree: &LoopTree, node: NodeId) -> Result<()> {
@@ -42,11 +52,12 @@ impl Lowering<'_> {
             Node::Repair { .. } => Ok(()),
             Node::RepairLanes { load, own } => self.emit_lane_repair(*load, *own),
             Node::Lanes { own, tested, inside, otherwise } => {
-                let Some(condition) = self.all_inside(tested, own.axis)? else {
+                let Some((condition, is_uniform)) = self.all_inside(tested, own.axis)? else {
                     return self.emit_body(tree, otherwise);
                 };
                 let then = self.block_of(|l| l.emit_body(tree, inside))?;
-                let otherwise = self.block_of(|l| l.emit_body(tree, otherwise))?;
+                let nothing = is_uniform && self.only_accumulates(tree, otherwise);
+                let otherwise = self.block_of(|l| if nothing { Ok(()) } else { l.emit_body(tree, otherwise) })?;
                 self.b.set_origin(None, "accumulate");
                 self.b.emit(StmtKind::If { condition, then, otherwise });
                 Ok(())

@@ -1,6 +1,7 @@
 //! Values of expressions in all threads of a block at once.
 
 use super::slice::Slice;
+use super::sums::Sums;
 use super::word::{Val, Word, mix};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::bind::{BoundLaunch, BoundParam};
@@ -27,6 +28,7 @@ pub(super) struct Eval<'a> {
     memo: SecondaryMap<ExprId, Option<(Val, u64)>>,
     /// What each expression does with its operands.
     codes: PrimaryMap<ExprId, u64>,
+    sums: Sums,
     clock: u64,
     /// Words computed so far.
     pub(super) work: u64,
@@ -66,6 +68,7 @@ impl<'a> Eval<'a> {
             vars: SecondaryMap::new(),
             memo: SecondaryMap::new(),
             codes,
+            sums: Sums::default(),
             clock: 0,
             work: 0,
             tickets: FxHashMap::default(),
@@ -109,7 +112,13 @@ impl<'a> Eval<'a> {
         match node.expr {
             Expr::Const(Value::Int(number)) => Val::int(number),
             Expr::Const(Value::Bool(truth)) => Val::int(truth.into()),
-            Expr::Const(value) => Val::One(Word::Term(mix(&[3, value.as_f64().to_bits(), code]))),
+            Expr::Const(value) => {
+                let term = mix(&[3, value.as_f64().to_bits(), code]);
+                if let Value::Float(number) = value {
+                    self.sums.constant(term, number);
+                }
+                Val::One(Word::Term(term))
+            }
             Expr::Param(param) => Val::One(self.params[param]),
             Expr::Special(special) => self.special(special),
             Expr::Var(var) => match &self.vars[var] {
@@ -205,6 +214,12 @@ impl<'a> Eval<'a> {
                     _ => Word::term(code, &[x, y]),
                 },
             );
+        }
+        if op == BinaryOp::Add && dtype.is_float() {
+            return match (&x, &y) {
+                (Val::One(x), Val::One(y)) => Val::One(self.sums.add(code, *x, *y)),
+                _ => Val::from_fn(threads, |t| self.sums.add(code, x.at(t), y.at(t))),
+            };
         }
         let term = |x: Word, y: Word| Word::term(code, &[x, y]);
         let value = match (op, dtype) {

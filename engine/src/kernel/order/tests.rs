@@ -188,4 +188,11 @@ fn equal_values_and_equal_results_are_proven() {
     );
     assert!(other.exhaustive && other != direct);
     assert!(!terms(&format!("{LOAD} {staged} {swapped} {STORE}").replace("sync block", "fence block")).exhaustive);
+    // A sum that begins with 0 is the same with a zero more; another sum, which may be -0, is not.
+    let sum = |first: &str, more: &str| {
+        terms(&format!("{LOAD} let u: f32 = {first} + v\n let w: f32 = u{more}\n {STORE}"))
+            == terms(&format!("{LOAD} let w: f32 = {first} + v\n {STORE}"))
+    };
+    assert!(sum("0.0f32", " + 0.0f32"));
+    assert!(!sum("v", " + 0.0f32") && !sum("0.0f32", " + 1.0f32") && !sum("0.0f32", " + -0.0f32"));
 }
