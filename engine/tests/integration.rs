@@ -18,7 +18,6 @@ mod heuristics;
 mod host_random;
 mod layers;
 mod lowering;
-mod mutation;
 mod operations;
 mod oracle;
 mod preseg;

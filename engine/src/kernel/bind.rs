@@ -239,7 +239,10 @@ fn evaluated(kernel: &Kernel, id: ExprId, of: &mut dyn FnMut(ExprId) -> Result<V
         }
         Expr::Index(op, a, b) => {
             let (x, y) = (of(a)?.as_i64(), of(b)?.as_i64());
-            Value::Int(exact(op, x, y)?)
+            Value::Int(match kernel.exprs.mask_of(op, b) {
+                Some(mask) => x & mask,
+                None => exact(op, x, y)?,
+            })
         }
         Expr::AsData(a) | Expr::AsIndex(a) => fit(of(a)?, node.dtype, || format!("expression {id}"))?,
         Expr::Ternary(TernaryOp::Where, condition, a, b) => {

@@ -218,21 +218,23 @@ mod tests {
                     BinaryOp::BitwiseAnd,
                     BinaryOp::BitwiseXor,
                 ])?;
+                let masks = |y: i64| op == BinaryOp::Mod && y > 0 && y & (y - 1) == 0;
+                let masked = b.exprs().as_int(y.0).is_some_and(masks);
                 let natural = x.1.iter().all(|&v| v >= 0) && y.1.iter().all(|&v| v > 0);
-                if !natural && matches!(op, BinaryOp::Div | BinaryOp::Mod | BinaryOp::CeilDiv) {
+                if !natural && !masked && matches!(op, BinaryOp::Div | BinaryOp::Mod | BinaryOp::CeilDiv) {
                     continue;
                 }
                 // Of indices, this is one of numbers that are not negative.
                 if op == BinaryOp::BitwiseXor && x.1.iter().chain(&y.1).any(|&v| v < 0) {
                     continue;
                 }
-                let values =
-                    x.1.iter().zip(&y.1).map(|(&a, &b)| {
-                        crate::num::eval::binary(op, DType::I64, Value::Int(a), Value::Int(b)).as_i64()
-                    });
+                let values = x.1.iter().zip(&y.1).map(|(&a, &b)| match masked {
+                    true => a & (b - 1),
+                    false => crate::num::eval::binary(op, DType::I64, Value::Int(a), Value::Int(b)).as_i64(),
+                });
                 let values: Vec<i64> = values.collect();
                 if values.iter().all(|v| v.abs() < 1 << 20) {
-                    let as_index = IndexOp::from_binary(op).filter(|_| u.arbitrary().unwrap_or(true));
+                    let as_index = IndexOp::from_binary(op).filter(|_| !natural || u.arbitrary().unwrap_or(true));
                     let expr = match as_index {
                         Some(op) => {
                             let (x, y) = (b.exprs().as_index(x.0), b.exprs().as_index(y.0));

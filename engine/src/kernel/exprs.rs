@@ -233,6 +233,12 @@ impl ExprArena {
             None => self.intern(Expr::Index(op, a, b), self.dtype(a)),
         }
     }
+    /// The mask `2^k - 1` of an index operation that leaves the last `k` bits of any number, negative ones too: a
+    /// remainder by the constant `2^k`.
+    pub fn mask_of(&self, op: IndexOp, b: ExprId) -> Option<i64> {
+        let power = self.as_int(b).filter(|n| *n > 0 && n & (n - 1) == 0);
+        power.filter(|_| op == IndexOp::Mod).map(|n| n - 1)
+    }
     /// Index arithmetic, unless an operand is data: then the same on data.
     fn arithmetic(&mut self, op: IndexOp, a: ExprId, b: ExprId) -> ExprId {
         let of_data = self.kind(a).max(self.kind(b)) == ValueKind::Data;

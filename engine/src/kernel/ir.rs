@@ -157,8 +157,10 @@ pub enum Expr {
     /// A function of `f32` by the given approximation.
     Approx(ApproxOp, ExprId),
     /// Index arithmetic on `i32` or `i64`: never overflows, divides a
-    /// non-negative number by a positive one, and mixes bits of non-negative ones. Where a thread evaluates it
-    /// otherwise, the result is any number, and nothing may depend on it.
+    /// non-negative number by a positive one, and mixes bits of non-negative ones;
+    /// only the remainder by a constant power of two is of any number
+    /// ([`IndexOp::Mod`]). Where a thread evaluates it otherwise, the result is any
+    /// number, and nothing may depend on it.
     Index(IndexOp, ExprId, ExprId),
     /// An index as data: the same number, on which arithmetic wraps from here on.
     AsData(ExprId),
@@ -213,7 +215,7 @@ pub enum IndexOp {
     Mul,
     /// Quotient, rounded down.
     Div,
-    /// Remainder.
+    /// Remainder. By a constant `2^k` it is that of a negative number too, from 0 to `2^k - 1`: its last `k` bits.
     Mod,
     /// Quotient, rounded up.
     CeilDiv,

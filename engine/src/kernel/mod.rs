@@ -20,7 +20,7 @@
 //! **Indices and data.** An integer expression is about indices or about data
 //! ([`ValueKind`]), by what it is made of, and the two have arithmetic of their
 //! own: [`Expr::Index`] never overflows and divides only non-negative numbers by
-//! positive ones, so that device code may be plain arithmetic; [`Expr::Binary`]
+//! positive ones (but leaves the last bits of any), so that device code may be plain arithmetic; [`Expr::Binary`]
 //! wraps and has a rule for zero divisors. [`Expr::AsData`] and [`Expr::AsIndex`]
 //! lead from one to the other. Accesses, loops, launch sizes and buffer lengths
 //! take indices; memory holds data.
@@ -47,6 +47,7 @@ mod exprs;
 mod facts;
 mod ir;
 mod limits;
+mod order;
 mod parse;
 mod print;
 mod ranges;
@@ -68,6 +69,7 @@ pub use ir::{
     ValueKind, Var, VarId,
 };
 pub use limits::{MAX_PARAM_BYTES, check_limits, shared_bytes};
+pub use order::{Agreement, Alarm, AlarmKind, OrderReport, ResultTerms, check_order, compare_at, result_terms};
 pub use parse::{check_text, parse};
 pub use print::{print, print_stmt};
 pub use reciprocals::{add_reciprocals, reciprocal};

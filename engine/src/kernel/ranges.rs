@@ -159,7 +159,8 @@ impl<'a> Ranges<'a> {
             Expr::Var(var) => self.vars[var].unwrap_or(any),
             Expr::Index(op, a, b) => {
                 let (x, y) = (self.of(a), self.of(b));
-                index(op, x, y).unwrap_or(any)
+                let masked = self.kernel.exprs.mask_of(op, b).map(|mask| Range { lo: 0, hi: mask });
+                index(op, x, y).or(masked).unwrap_or(any)
             }
             Expr::AsData(a) | Expr::AsIndex(a) => self.of(a),
             Expr::Unary(UnaryOp::Neg, a) if node.dtype.is_int() => {

@@ -195,25 +195,29 @@ impl<'a> Lowering<'a> {
     }
 
     /// The condition under which all lanes of a vector pass the tests of
-    /// some accumulations; none if no test depends on the lane.
-    pub(super) fn all_inside(&mut self, tested: &[TvId], leaf: AxisId) -> Result<Option<ExprId>> {
+    /// some accumulations, and whether no lane passes any where it does not
+    /// hold; nothing if no test depends on the lane.
+    pub(super) fn all_inside(&mut self, tested: &[TvId], leaf: AxisId) -> Result<Option<(ExprId, bool)>> {
         let last_lane = self.facts.constant_extent(leaf)? - 1;
         let operands: Vec<TvId> = tested.iter().flat_map(|tv| self.scheduled.producers(*tv)).collect();
         let (mut first, mut last) = (Vec::new(), Vec::new());
-        for (lane, terms) in [(0, &mut first), (last_lane, &mut last)] {
+        for (lane, lists) in [(0, &mut first), (last_lane, &mut last)] {
             let lane = self.b.int(lane);
             self.with_leaf(leaf, lane, |lowering| {
                 for operand in &operands {
-                    terms.extend(lowering.access_terms(*operand)?);
+                    lists.push(lowering.access_terms(*operand)?);
                 }
                 Ok(())
             })?;
         }
+        let one_test = first.windows(2).all(|pair| pair[0] == pair[1]);
+        let (first, mut last) = (first.concat(), last.concat());
         if first == last {
             return Ok(None);
         }
+        self.join_lanes(&first, &mut last, last_lane + 1);
         let terms = self.range_terms(&first, &last);
-        Ok(Some(self.conjunction(&terms)))
+        Ok(Some((self.conjunction(&terms), one_test && first == last)))
     }
 
     /// `acc = acc op x`; with a test, where the indices are inside.

@@ -5,6 +5,7 @@
 //! loop's body is emitted; addresses and tests follow from those (`index`). Nothing is emitted
 //! twice, and no node is emitted in another way because of what stands around it.
 
+use super::alloc::Array;
 use super::context::{Bound, Lowering};
 use super::ring;
 use super::tree::{Body, Iteration, LoopTree, Node, NodeId, Wide};
@@ -17,6 +18,15 @@ impl Lowering<'_> {
     /// Emits the nodes of a body in order.
     pub(super) fn emit_body(&mut self, tree: &LoopTree, body: &Body) -> Result<()> {
         body.iter().try_for_each(|node| self.emit_node(tree, *node))
+    }
+
+    /// Whether accumulations under their tests are all that remains of some nodes: other values are named, not kept.
+    fn only_accumulates(&self, tree: &LoopTree, body: &Body) -> bool {
+        tree.inside(body).into_iter().all(|node| match tree.nodes[node] {
+            Node::Loop { .. } | Node::Accumulate { tested: true, .. } => true,
+            Node::Compute { tv } => matches!(self.storage.arrays[tv], None | Some(Array::Registers(1))),
+            _ => false,
+        })
     }
 
     fn emit_node(&mut self, tree: &LoopTree, node: NodeId) -> Result<()> {
@@ -42,12 +52,15 @@ impl Lowering<'_> {
             Node::RepairLanes { load, own } => self.emit_lane_repair(*load, *own),
             Node::Lanes { own, tested, inside, otherwise } => match self.all_inside(tested, own.axis)? {
                 None => self.emit_body(tree, otherwise),
-                Some(all) => self.emit_either(
-                    (None, "accumulate"),
-                    all,
-                    |l| l.emit_body(tree, inside),
-                    |l| l.emit_body(tree, otherwise),
-                ),
+                Some((all, is_uniform)) => {
+                    let nothing = is_uniform && self.only_accumulates(tree, otherwise);
+                    self.emit_either(
+                        (None, "accumulate"),
+                        all,
+                        |l| l.emit_body(tree, inside),
+                        |l| if nothing { Ok(()) } else { l.emit_body(tree, otherwise) },
+                    )
+                }
             },
             Node::Reduce { tv, pass, step } => self.emit_step(tree, *tv, pass, *step),
             Node::Grid { tvs, body } => self.emit_grid(tvs[0], |l| l.emit_body(tree, body)),

@@ -138,6 +138,7 @@ impl Lowering<'_> {
             last = terms(lowering)?;
             Ok(())
         })?;
+        self.join_lanes(&first, &mut last, copy.lanes);
         let all = self.range_terms(&first, &last);
         let all = self.conjunction(&all);
         let any = match self.b.exprs().as_bool(all) {
@@ -149,6 +150,37 @@ impl Lowering<'_> {
         };
         let before = first.iter().any(|term| !self.is_upper(*term) && !last.contains(term));
         Ok(LaneEnds { all, any, uniform: first == last, before })
+    }
+
+    /// Where the first lane is below an extent, and both the extent and its index are multiples of the lanes, so is
+    /// the last: `n k < n m` exactly if `n k + n - 1 < n m`.
+    pub(super) fn join_lanes(&mut self, first: &[ExprId], last: &mut [ExprId], lanes: i64) {
+        for term in last {
+            let Expr::Binary(BinaryOp::Lt, index, extent) = self.b.exprs()[*term].expr else { continue };
+            let same = first.iter().copied().find(|other| match self.b.exprs()[*other].expr {
+                Expr::Binary(BinaryOp::Lt, low, end) => end == extent && self.is_sum(index, low, lanes - 1),
+                _ => false,
+            });
+            let Some(same) = same else { continue };
+            let Expr::Binary(_, low, _) = self.b.exprs()[same].expr else { continue };
+            if self.multiple_of(low) % lanes == 0 && self.multiple_of(extent) % lanes == 0 {
+                *term = same;
+            }
+        }
+    }
+
+    /// Whether an index is visibly another one and a constant: `sum = of + constant`.
+    fn is_sum(&mut self, sum: ExprId, of: ExprId, constant: i64) -> bool {
+        let Expr::Index(IndexOp::Add, a, b) = self.b.exprs()[sum].expr else {
+            return self.b.exprs().as_int(of) == Some(0) && self.b.exprs().as_int(sum) == Some(constant);
+        };
+        if a == of && self.b.exprs().as_int(b) == Some(constant) {
+            return true;
+        }
+        match self.b.exprs()[of].expr {
+            Expr::Index(IndexOp::Add, c, d) => a == c && self.is_sum(b, d, constant),
+            _ => false,
+        }
     }
 
     /// A wide access where all lanes are inside, and what fills them where not; nothing,

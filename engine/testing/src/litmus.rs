@@ -210,6 +210,15 @@ mod tests {
     }
 
     #[test]
+    fn the_checker_of_order_means_what_the_files_say() {
+        for litmus in all() {
+            let report = kernel::check_order(&litmus.kernel, &litmus.launch).unwrap_or_else(|error| panic!("{error}"));
+            assert!(report.all_blocks && !report.cut, "{}: {report:?}", litmus.name);
+            assert_eq!(!report.alarms.is_empty(), litmus.is_defect(), "{}: {report:?}", litmus.name);
+        }
+    }
+
+    #[test]
     fn the_simulator_means_what_the_files_say() {
         let all = all();
         let failed: Vec<String> =

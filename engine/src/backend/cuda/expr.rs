@@ -388,7 +388,8 @@ impl Exprs<'_> {
             }
             _ => {}
         }
-        // What is divided is not negative, which the compiler often cannot know.
+        // What is divided is not negative, which the compiler often cannot know; a remainder by a power of two has
+        // a meaning for any number: the mask's.
         match (op, power) {
             (IndexOp::Div, Some(bits)) => return infix(">>", Prec::Shift, &a, &PrintedExpr::primary(bits.to_string())),
             (IndexOp::Mod, Some(bits)) => {

@@ -135,8 +135,11 @@ impl Compiler<'_> {
             Expr::Ternary(op, a, b, c) => self.ternary(op, [a, b, c], dtype),
             Expr::Cast(a) => self.cast(a, dtype),
             Expr::Approx(op, a) => self.approx(op, a),
-            // The same number wherever the index arithmetic has a meaning.
-            Expr::Index(op, a, b) => self.binary(op.as_binary(), a, b, dtype),
+            Expr::Index(op, a, b) => match self.kernel.exprs.mask_of(op, b) {
+                Some(mask) => self.masked(a, mask, dtype),
+                // The same number wherever the index arithmetic has a meaning.
+                None => self.binary(op.as_binary(), a, b, dtype),
+            },
             Expr::AsData(a) | Expr::AsIndex(a) => {
                 let known = self.expr(a);
                 (known, self.target(known.1))
@@ -189,8 +192,18 @@ impl Compiler<'_> {
     }
 
     fn binary(&mut self, op: BinaryOp, a: ExprId, b: ExprId, dtype: DType) -> (Known, usize) {
-        let from = self.kernel.exprs.dtype(a);
-        let ((x, x_depth), (y, y_depth)) = (self.expr(a), self.expr(b));
+        let (x, y) = (self.expr(a), self.expr(b));
+        self.binary_of(op, self.kernel.exprs.dtype(a), [x, y], dtype)
+    }
+
+    /// The last bits of an integer.
+    fn masked(&mut self, a: ExprId, mask: i64, dtype: DType) -> (Known, usize) {
+        let operands = [self.expr(a), (Held::Const(Value::Int(mask)), 0)];
+        self.binary_of(BinaryOp::BitwiseAnd, dtype, operands, dtype)
+    }
+
+    fn binary_of(&mut self, op: BinaryOp, from: DType, operands: [Known; 2], dtype: DType) -> (Known, usize) {
+        let [(x, x_depth), (y, y_depth)] = operands;
         let depth = x_depth.max(y_depth);
         let target = self.target(depth);
         if let (Held::Const(x), Held::Const(y)) = (x, y) {

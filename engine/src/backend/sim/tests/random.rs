@@ -231,7 +231,10 @@ impl Plain<'_> {
             Expr::Ternary(op, a, b, c) => eval::ternary(op, node.dtype, self.eval(a), self.eval(b), self.eval(c)),
             Expr::Cast(a) => eval::cast(dtype(a), node.dtype, self.eval(a)),
             Expr::Approx(op, a) => Value::Float(op.eval()(self.eval(a).as_f64())),
-            Expr::Index(op, a, b) => eval::binary(op.as_binary(), dtype(a), self.eval(a), self.eval(b)),
+            Expr::Index(op, a, b) => match self.kernel.exprs.mask_of(op, b) {
+                Some(mask) => Value::Int(self.eval(a).as_i64() & mask),
+                None => eval::binary(op.as_binary(), dtype(a), self.eval(a), self.eval(b)),
+            },
             Expr::AsData(a) | Expr::AsIndex(a) => self.eval(a),
         }
     }

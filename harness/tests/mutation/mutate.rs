@@ -1,10 +1,11 @@
 //! Mutants of a kernel: one change each.
 //!
-//! Barriers, fences, ends of groups and waits are removed one by one; each comparison that guards a
-//! statement is made to hold for one value less; each index is moved to the
-//! next element (of a vector move: also to the next vector).
+//! Barriers, fences, ends of groups and waits are removed one by one, and waits leave one group more open. Each term of
+//! a condition that guards a statement, or selects a value by indices, is removed, and made to hold for one value less.
+//! Each index is moved to the next element (of a vector also to the next vector). Each sum under a remainder, and each
+//! exclusive or, in an index of shared memory, which is how tiles are rotated, loses either operand.
 
-use engine::kernel::{Access, Block, Expr, ExprArena, ExprId, Kernel, StmtKind, print_stmt};
+use engine::kernel::{Access, Block, Expr, ExprArena, ExprId, IndexOp, Kernel, Space, StmtKind, print_stmt};
 use engine::num::{BinaryOp, DType, TernaryOp};
 use std::collections::BTreeMap;
 
@@ -15,12 +16,16 @@ pub(crate) enum Change {
     Barrier,
     /// A fence was removed.
     Fence,
-    /// The end of a group of asynchronous copies, or the wait for groups, was removed.
+    /// The end of a group of asynchronous copies, or the wait for groups, was removed or weakened.
     Group,
-    /// A predicate holds for fewer values.
-    Predicate,
+    /// A term of a predicate was removed.
+    Term,
+    /// A term of a predicate holds for fewer values.
+    Narrowed,
     /// An index points to the next element.
     Index,
+    /// A rotation or an exclusive or of an index of shared memory was removed.
+    Swizzle,
 }
 
 /// A kernel with one change.
@@ -31,6 +36,10 @@ pub(crate) struct Mutant {
     /// Its number in preorder.
     pub(crate) number: usize,
     pub(crate) kernel: Kernel,
+    /// The expression that was changed, and what it became; none of a removed statement.
+    pub(crate) exprs: Option<(ExprId, ExprId)>,
+    /// What it is about: a statement, or a part of one. Several changes may be made to one.
+    pub(crate) site: (usize, Option<ExprId>),
 }
 
 /// Every mutant, in the order of the statements.
@@ -38,13 +47,22 @@ pub(crate) fn mutants(kernel: &Kernel) -> Vec<Mutant> {
     let mut all = Vec::new();
     loop {
         let mut mutant = kernel.clone();
-        let mut editor =
-            Editor { original: kernel, exprs: &mut mutant.exprs, wanted: all.len(), seen: 0, number: 0, done: None };
+        let mut editor = Editor {
+            original: kernel,
+            exprs: &mut mutant.exprs,
+            wanted: all.len(),
+            seen: 0,
+            number: 0,
+            done: None,
+            changed: None,
+            part: None,
+        };
         editor.block(&mut mutant.body);
         match editor.done {
             Some((change, place)) => {
-                let number = editor.number - 1;
-                all.push(Mutant { change, place, number, kernel: mutant });
+                let (number, exprs) = (editor.number - 1, editor.changed);
+                let site = (number, editor.part);
+                all.push(Mutant { change, place, number, kernel: mutant, exprs, site });
             }
             None => return all,
         }
@@ -60,6 +78,8 @@ struct Editor<'a> {
     /// Statements entered so far, in preorder.
     number: usize,
     done: Option<(Change, String)>,
+    changed: Option<(ExprId, ExprId)>,
+    part: Option<ExprId>,
 }
 
 impl Editor<'_> {
@@ -86,6 +106,12 @@ impl Editor<'_> {
             };
             if change.is_some_and(|change| self.hit(change, &place)) {
                 block.remove(position);
+                return;
+            }
+            if let StmtKind::WaitGroup { open } = &mut block[position].kind
+                && self.hit(Change::Group, &place)
+            {
+                *open += 1;
                 return;
             }
             self.statement(&mut block[position].kind, &place);
@@ -124,16 +150,37 @@ impl Editor<'_> {
     fn index(&mut self, access: &mut Access, distance: i64, place: &str) {
         if self.done.is_none() && self.hit(Change::Index, place) {
             let distance = self.exprs.int(distance, self.exprs.dtype(access.index));
-            access.index = self.exprs.add(access.index, distance);
+            let moved = self.exprs.add(access.index, distance);
+            self.part = Some(access.index);
+            self.change(&mut access.index, moved);
+        }
+        if distance == 1 && self.original.buffers[access.buffer].space == Space::Shared {
+            for (whole, part) in swizzles(self.exprs, access.index) {
+                if self.done.is_none() && self.hit(Change::Swizzle, place) {
+                    let without = replace(self.exprs, access.index, whole, part, &mut BTreeMap::new());
+                    self.part = Some(whole);
+                    self.change(&mut access.index, without);
+                }
+            }
         }
     }
 
-    /// Shrinks each comparison of the conjunction `condition`, which is part of `whole`.
+    fn change(&mut self, expr: &mut ExprId, new: ExprId) {
+        self.changed = Some((*expr, new));
+        *expr = new;
+    }
+
+    /// Removes and narrows each term of the conjunction `condition`, which is part of `whole`.
     fn predicate(&mut self, whole: &mut ExprId, condition: ExprId, place: &str) {
         for leaf in leaves(self.exprs, condition) {
-            if self.done.is_none() && self.hit(Change::Predicate, place) {
-                let smaller = shrink(self.exprs, leaf);
-                *whole = replace(self.exprs, *whole, leaf, smaller, &mut BTreeMap::new());
+            for change in [Change::Term, Change::Narrowed] {
+                if self.done.is_none() && self.hit(change, place) {
+                    let new = if change == Change::Term { self.exprs.bool(true) } else { shrink(self.exprs, leaf) };
+                    let judged = replace(self.exprs, condition, leaf, new, &mut BTreeMap::new());
+                    *whole = replace(self.exprs, *whole, condition, judged, &mut BTreeMap::new());
+                    self.changed = Some((condition, judged));
+                    self.part = Some(leaf);
+                }
             }
         }
     }
@@ -214,7 +261,51 @@ fn replace(exprs: &mut ExprArena, id: ExprId, from: ExprId, to: ExprId, memo: &m
     }
     let node = exprs[id];
     let expr = node.expr.map_operands(|operand| replace(exprs, operand, from, to, memo));
-    let new = exprs.intern(expr, node.dtype);
+    // A conjunction is what is left of it.
+    let new = match expr {
+        Expr::Binary(BinaryOp::LogicalAnd, a, b) => exprs.and(a, b),
+        _ => exprs.intern(expr, node.dtype),
+    };
     memo.insert(id, new);
     new
+}
+
+/// The sums under remainders and the exclusive ors of an index, each with either of its operands.
+fn swizzles(exprs: &ExprArena, index: ExprId) -> Vec<(ExprId, ExprId)> {
+    let (mut found, mut open) = (Vec::new(), vec![index]);
+    while let Some(id) = open.pop() {
+        let parts = match exprs[id].expr {
+            Expr::Index(IndexOp::Mod, sum, _) => match exprs[sum].expr {
+                Expr::Index(IndexOp::Add, a, b) => Some((sum, a, b)),
+                _ => None,
+            },
+            Expr::Binary(BinaryOp::BitwiseXor, a, b) => Some((id, a, b)),
+            _ => None,
+        };
+        if let Some((whole, a, b)) = parts {
+            found.extend([(whole, a), (whole, b)]);
+        }
+        open.extend(exprs[id].expr.operands());
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Whether an index of shared memory is rotated.
+pub(crate) fn has_swizzle(kernel: &Kernel) -> bool {
+    fn any(kernel: &Kernel, block: &Block) -> bool {
+        let of = |access: &Access| {
+            kernel.buffers[access.buffer].space == Space::Shared && !swizzles(&kernel.exprs, access.index).is_empty()
+        };
+        block.iter().any(|stmt| match &stmt.kind {
+            StmtKind::Load { from, .. } => of(from),
+            StmtKind::Store { to, .. } => of(to),
+            StmtKind::Move { to, from, .. } | StmtKind::CopyAsync { to, from, .. } => of(to) || of(from),
+            StmtKind::For { body, .. } => any(kernel, body),
+            StmtKind::If { then, otherwise, .. } => any(kernel, then) || any(kernel, otherwise),
+            _ => false,
+        })
+    }
+    any(kernel, &kernel.body)
 }

@@ -1,0 +1,115 @@
+//! What threads of a block did to shared elements since the last barrier that all of them reached, and which of
+//! it is without order.
+
+use super::guards::{GuardId, Guards};
+use super::mask::Mask;
+
+/// What a thread does to an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Read,
+    Write,
+    Atomic,
+}
+
+impl Kind {
+    /// Whether two accesses need an order.
+    pub(super) fn conflicts(self, other: Self) -> bool {
+        (self != Kind::Read || other != Kind::Read) && !(self == Kind::Atomic && other == Kind::Atomic)
+    }
+}
+
+/// An access of an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Event {
+    /// Buffer and element.
+    pub(super) element: u64,
+    /// When: numbers of executed statements.
+    pub(super) time: u32,
+    pub(super) thread: u16,
+    pub(super) kind: Kind,
+    pub(super) guard: GuardId,
+    /// The statement's number.
+    pub(super) stmt: u32,
+}
+
+/// A barrier.
+pub(super) struct Barrier {
+    pub(super) time: u32,
+    pub(super) guard: GuardId,
+    /// The threads, if it is not one of the whole block.
+    pub(super) warps: Option<Mask>,
+}
+
+/// What two accesses are to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Relation {
+    Ordered,
+    Undecided,
+    Race,
+}
+
+/// Accesses and barriers of a block since the last barrier outside of guards.
+#[derive(Default)]
+pub(super) struct Interval {
+    pub(super) events: Vec<Event>,
+    pub(super) barriers: Vec<Barrier>,
+}
+
+impl Interval {
+    /// Two accesses of different threads of the block that need an order.
+    fn relation(&self, guards: &Guards, x: &Event, y: &Event) -> Relation {
+        let (first, last) = (x.time.min(y.time), x.time.max(y.time));
+        let same_warp = x.thread / 32 == y.thread / 32;
+        let between = self.barriers.iter().any(|barrier| {
+            let reaches = match &barrier.warps {
+                None => true,
+                Some(warps) => same_warp && warps.has(x.thread.into()),
+            };
+            (first..last).contains(&barrier.time) && reaches && guards.is_sure(barrier.guard, x.guard, y.guard)
+        });
+        if between || guards.excludes(x.guard, y.guard) {
+            Relation::Ordered
+        } else if guards.is_private(x.guard) || guards.is_private(y.guard) {
+            Relation::Undecided
+        } else {
+            Relation::Race
+        }
+    }
+
+    /// Calls `found` with each two accesses that may be without order, one pair an element, and empties the
+    /// interval into `passed`, sorted by elements.
+    pub(super) fn close(
+        &mut self,
+        guards: &Guards,
+        mut found: impl FnMut(Relation, &Event, &Event),
+        mut passed: impl FnMut(&Event),
+    ) {
+        self.events.sort_unstable();
+        for group in self.events.chunk_by(|a, b| a.element == b.element) {
+            let shared = group.iter().any(|event| event.thread != group[0].thread);
+            if shared && group.iter().any(|event| event.kind != Kind::Read) {
+                self.group(guards, group, &mut found);
+            }
+            group.iter().for_each(&mut passed);
+        }
+        self.events.clear();
+        self.barriers.clear();
+    }
+
+    fn group(&self, guards: &Guards, group: &[Event], found: &mut impl FnMut(Relation, &Event, &Event)) {
+        let mut undecided = None;
+        for x in group.iter().filter(|event| event.kind != Kind::Read) {
+            for y in group.iter().filter(|y| y.thread != x.thread && y.kind.conflicts(x.kind)) {
+                match self.relation(guards, x, y) {
+                    Relation::Ordered => {}
+                    Relation::Undecided => undecided = Some((x, y)),
+                    Relation::Race => return found(Relation::Race, x, y),
+                }
+            }
+        }
+        if let Some((x, y)) = undecided {
+            found(Relation::Undecided, x, y);
+        }
+    }
+}

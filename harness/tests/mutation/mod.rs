@@ -1,0 +1,196 @@
+//! The judges judge: kernels of cases are changed in every barrier, wait, predicate and index, and each mutant is found
+//! out by a checker or the simulator, or it is proven that nobody can tell it from the kernel.
+//!
+//! A mutant is judged in the launch of its case and in launches of smaller and larger tensors, so that boundaries are
+//! met. That all runs gave equal results is no proof, since other inputs and orders of threads may tell: a proof is about
+//! all of them, in each launch. A place is found out if one of its mutants is. Places that no launch reaches are counted
+//! apart: there is nothing to find out, and nothing is proven.
+
+#![allow(clippy::print_stderr, reason = "numbers are the result")]
+
+mod judge;
+mod launches;
+mod mutate;
+
+use crate::order::{kernels, on_each};
+use engine::kernel::{ExprId, Kernel, Scope, StmtKind};
+use harness::corpus::CaseKernel;
+use judge::{Subject, Verdict};
+use mutate::{Change, Mutant, has_swizzle, mutants};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Threads of a launch that is judged, at most.
+const MAX_THREADS: u64 = 2048;
+/// Statements of such a kernel, at most.
+const MAX_STATEMENTS: usize = 160;
+
+/// What threads of a kernel do together, as far as it needs other mutants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Alone,
+    Blocks,
+    Tiles,
+    Copies,
+    Grid,
+}
+
+/// The kind and the number of statements.
+fn kind(kernel: &Kernel) -> (Kind, usize) {
+    fn walk(block: &engine::kernel::Block, kind: &mut Kind, count: &mut usize) {
+        for stmt in block {
+            *count += 1;
+            *kind = (*kind).max(match &stmt.kind {
+                StmtKind::Sync(Scope::Block) => Kind::Blocks,
+                StmtKind::CopyAsync { .. } => Kind::Copies,
+                StmtKind::Fence(_) | StmtKind::Sync(Scope::Grid) => Kind::Grid,
+                StmtKind::For { body, .. } => {
+                    walk(body, kind, count);
+                    Kind::Alone
+                }
+                StmtKind::If { then, otherwise, .. } => {
+                    walk(then, kind, count);
+                    walk(otherwise, kind, count);
+                    Kind::Alone
+                }
+                _ => Kind::Alone,
+            });
+        }
+    }
+    let (mut found, mut count) = (Kind::Alone, 0);
+    walk(&kernel.body, &mut found, &mut count);
+    if found == Kind::Blocks && has_swizzle(kernel) {
+        found = Kind::Tiles;
+    }
+    (found, count)
+}
+
+/// That many kernels, of each kind as many as of the others where there are so many, spread over the cases.
+fn sample(kernels: &[CaseKernel], count: usize) -> Vec<&CaseKernel> {
+    let mut kinds: BTreeMap<Kind, Vec<&CaseKernel>> = BTreeMap::new();
+    for found in kernels {
+        let threads = found.launch.blocks() * u64::from(found.launch.threads());
+        let (kind, statements) = kind(found.plan.kernel());
+        if !found.launch.is_empty() && threads <= MAX_THREADS && statements <= MAX_STATEMENTS {
+            kinds.entry(kind).or_default().push(found);
+        }
+    }
+    let (mut all, mut left) = (Vec::new(), kinds.len());
+    let mut kinds: Vec<Vec<&CaseKernel>> = kinds.into_values().collect();
+    kinds.sort_by_key(Vec::len);
+    for own in kinds {
+        let wanted = ((count - all.len()) / left).min(own.len());
+        all.extend((0..wanted).map(|i| own[i * own.len() / wanted]));
+        left -= 1;
+    }
+    all
+}
+
+/// Judges every mutant of a sample of the kernels of cases.
+fn check_mutants(count: usize) {
+    let kernels = kernels();
+    let sample = sample(&kernels, count);
+    let judged = on_each(&sample, |found| {
+        let kernel = found.plan.kernel();
+        let subject = Subject::new(&found.id, kernel, launches::launches(kernel, &found.launch));
+        let all = if subject.launches() > 0 { mutants(kernel) } else { Vec::new() };
+        let judged: Vec<Judged> = all.iter().map(|mutant| Judged::new(mutant, subject.judge(mutant))).collect();
+        (subject.name, subject.launches(), judged)
+    });
+    let mut totals = Totals::default();
+    for (name, launches, judged) in &judged {
+        // That kernels are in order is asked of all of them elsewhere.
+        if *launches == 0 {
+            eprintln!("{name} is left out: not proven in order, or not run");
+            continue;
+        }
+        totals.kernels += 1;
+        totals.add(name, *launches, judged);
+    }
+    eprintln!("{} kernels\n{}", totals.kernels, totals.table());
+    let all = totals.sites.values().sum::<usize>();
+    let of =
+        |wanted: Verdict| totals.sites.iter().filter(|((_, own), _)| *own == wanted).map(|(_, n)| n).sum::<usize>();
+    let (open, unreached) = (of(Verdict::Survives), of(Verdict::Unreached));
+    eprint!("{}", totals.survivors);
+    // Sums, to which threads outside of the tensor add zero: no term says that.
+    assert!(open * 1000 <= all, "{open} of {all} places are neither found out nor proven:\n{}", totals.survivors);
+    // Tests of vectors that are repeated for their single elements, and what is left of them where sizes are multiples.
+    let proven = totals.proven();
+    assert!(proven * 10 <= all, "at {proven} of {all} places nothing can be changed that anybody sees");
+    assert!(unreached * 10 <= all, "{unreached} of {all} places are not reached in any launch");
+    for change in [Change::Barrier, Change::Fence, Change::Term, Change::Narrowed, Change::Index, Change::Swizzle] {
+        assert!(totals.mutants.keys().any(|(own, _)| *own == change), "no kernel has a {change:?} to change");
+    }
+}
+
+/// A mutant without its kernel.
+struct Judged {
+    change: Change,
+    site: (usize, Option<ExprId>),
+    place: String,
+    verdict: Verdict,
+}
+
+impl Judged {
+    fn new(mutant: &Mutant, verdict: Verdict) -> Self {
+        Self { change: mutant.change, site: mutant.site, place: mutant.place.clone(), verdict }
+    }
+}
+
+/// What became of mutants, and of the places where kernels were changed: a place is found out if one of its mutants is.
+#[derive(Default)]
+struct Totals {
+    mutants: BTreeMap<(Change, Verdict), usize>,
+    sites: BTreeMap<(Change, Verdict), usize>,
+    survivors: String,
+    kernels: usize,
+}
+
+impl Totals {
+    fn add(&mut self, name: &str, launches: usize, judged: &[Judged]) {
+        let mut sites: BTreeMap<(usize, Option<ExprId>), Vec<&Judged>> = BTreeMap::new();
+        for own in judged {
+            *self.mutants.entry((own.change, own.verdict)).or_insert(0) += 1;
+            sites.entry(own.site).or_default().push(own);
+        }
+        for mutants in sites.into_values() {
+            let change = mutants[0].change;
+            let found = mutants.iter().map(|own| own.verdict).find(|verdict| verdict.is_caught());
+            let left = mutants.iter().map(|own| own.verdict).max();
+            let Some(verdict) = found.or(left) else { continue };
+            *self.sites.entry((change, verdict)).or_insert(0) += 1;
+            let what = format!("{name} in {launches} launches: {change:?} at `{}`: {verdict:?}\n", mutants[0].place);
+            if verdict == Verdict::Survives {
+                self.survivors.push_str(&what);
+            } else if verdict.is_proof() {
+                eprint!("{what}");
+            }
+        }
+    }
+
+    fn proven(&self) -> usize {
+        self.sites.iter().filter(|((_, verdict), _)| verdict.is_proof()).map(|(_, n)| n).sum()
+    }
+
+    fn table(&self) -> String {
+        let mut text = String::from("mutants  places\n");
+        let keys: BTreeSet<_> = self.mutants.keys().chain(self.sites.keys()).collect();
+        for key in keys {
+            let of = |map: &BTreeMap<_, usize>| map.get(key).copied().unwrap_or(0);
+            text.push_str(&format!("{:7} {:7}  {:?}: {:?}\n", of(&self.mutants), of(&self.sites), key.0, key.1));
+        }
+        let sum = |map: &BTreeMap<_, usize>| map.values().sum::<usize>();
+        text + &format!("{:7} {:7}  in all, {} places proven\n", sum(&self.mutants), sum(&self.sites), self.proven())
+    }
+}
+
+#[test]
+fn mutants_of_kernels_of_cases_are_found_out() {
+    check_mutants(18);
+}
+
+#[test]
+#[ignore = "minutes: every mutant of more than two hundred kernels"]
+fn mutants_of_two_hundred_kernels_are_found_out() {
+    check_mutants(240);
+}
