@@ -240,8 +240,8 @@ fn binary(op: BinaryOp, a: &Polynomial, b: &Polynomial) -> Option<Seen> {
         BinaryOp::Mul => a.times(b)?,
         BinaryOp::Div | BinaryOp::Truediv => Polynomial::default().plus(a, 1.0 / number(b).filter(|b| *b != 0.0)?),
         BinaryOp::Pow => match number(b)? {
-            power if power == 2.0 => a.times(a)?,
-            power if power == 3.0 => a.times(a)?.times(a)?,
+            2.0 => a.times(a)?,
+            3.0 => a.times(a)?.times(a)?,
             _ => return None,
         },
         _ => return None,

@@ -19,11 +19,18 @@ const TYPES: [DType; 6] = [DType::F16, DType::BF16, DType::F32, DType::F64, DTyp
 /// Sizes of matrices: those that vectors divide, and those beside them.
 const SIZES: [i64; 12] = [1, 2, 3, 7, 8, 16, 17, 31, 32, 64, 65, 96];
 
+/// Those for which libraries have other algorithms.
+const LARGE: [i64; 4] = [256, 264, 512, 768];
+
 /// Draws a product; always the same for a seed.
 pub fn draw_product(seed: u64) -> DrawnProduct {
     let mut draw = Draw::new(seed);
     let dtype = draw.choose(&TYPES);
-    let [m, n, k] = [(); 3].map(|()| draw.choose(&SIZES));
+    let mut sizes = SIZES.to_vec();
+    if draw.once_in(16) {
+        sizes.extend(LARGE);
+    }
+    let [m, n, k] = [(); 3].map(|()| draw.choose(&sizes));
     let stack: Vec<i64> = (0..draw.below(4)).map(|_| draw.choose(&[1, 2, 3])).collect();
     let is_linear = draw.once_in(3);
     let left = with_stack(&mut draw, &stack, &[m, k]);
