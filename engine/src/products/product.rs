@@ -1,5 +1,6 @@
 //! From an operation and layouts to a product.
 
+use super::activation::Activation;
 use super::matrix::Matrix;
 use crate::fusion::ops::Form;
 use crate::fusion::{Op, OpKind};
@@ -31,10 +32,23 @@ pub struct Product {
     pub b: Matrix,
     /// The result, whose elements of a row lie side by side.
     pub d: Matrix,
-    /// Whether a vector of `n` elements is added to each row.
-    pub has_bias: bool,
+    /// What is added to it before it is rounded.
+    pub bias: Bias,
+    /// What is computed of each sum, the bias included, before it is rounded.
+    pub activation: Activation,
     /// Axes of stacks of which no one step leads from each matrix to the next, outermost first.
     pub outer: SmallVec<[StackAxis; 2]>,
+}
+
+/// What is added to a product before it is rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bias {
+    /// Nothing.
+    None,
+    /// One vector of `n` elements, to each row.
+    Row,
+    /// A matrix to each, which lie as those of the result do: libraries add vectors to few types.
+    Full,
 }
 
 /// An axis of stacks.
@@ -53,12 +67,14 @@ pub struct FoundProduct {
     pub product: Product,
     /// For each operand, whether it has to be copied: no stack of matrices lies as it does.
     pub copied: SmallVec<[bool; 3]>,
+    /// The bias, its elements repeated as the product takes them: a vector, or a matrix of all rows.
+    pub bias: Option<TensorMeta>,
 }
 
 /// The product that an operation is, of operands that lie like this, element 0 of each aligned so in
-/// bytes; its result is dense and row-major. None where it is another operation, or nothing that a
+/// bytes, and an activation of it; its result is dense and row-major. None where it is another operation, or nothing that a
 /// library does.
-pub fn find_product(op: &Op, operands: &[TensorMeta], aligns: &[u32]) -> Option<FoundProduct> {
+pub fn find_product(op: &Op, activation: Activation, operands: &[TensorMeta], aligns: &[u32]) -> Option<FoundProduct> {
     let OpKind::Call(call) = &op.kind else { return None };
     let is_linear = match call.movement().form {
         Some(Form::Matmul) => false,
@@ -77,18 +93,19 @@ pub fn find_product(op: &Op, operands: &[TensorMeta], aligns: &[u32]) -> Option<
     let (a, a_copied) = Operand::placed(Operand::left, a, align(0))?;
     let (b, b_copied) = Operand::placed(|meta| Operand::right(meta, is_linear), b, align(1))?;
     let mut copied = SmallVec::from_slice(&[a_copied, b_copied]);
-    if let Some(bias) = bias {
-        // One number for all columns is no row, and longer types have no bias.
-        let (&[size], &[stride]) = (&bias.sizes[..], &bias.strides[..]) else { return None };
-        if size != b.columns || !matches!(operands[0].dtype, DType::F16 | DType::BF16 | DType::F32) {
-            return None;
-        }
-        // Libraries want it aligned, whatever they are told.
-        copied.push((size > 1 && stride != 1) || align(2) < MOST_ALIGN);
-    }
-    let product = Product::new(operands[0].dtype, &a, &b, bias.is_some());
+    let added = bias.map_or(Bias::None, |bias| Bias::of(bias.dtype));
+    let product = Product { activation, bias: added, ..Product::new(operands[0].dtype, &a, &b) };
     let numbers = [product.m, product.n, product.k, product.stack, product.a.pitch, product.b.pitch];
-    numbers.iter().all(|number| *number <= MOST).then_some(FoundProduct { product, copied })
+    if numbers.iter().any(|number| *number > MOST) {
+        return None;
+    }
+    let bias = match bias {
+        Some(bias) => Some(product.repeated(bias)?),
+        None => None,
+    };
+    // Libraries want it aligned, whatever they are told.
+    copied.extend(bias.as_ref().map(|bias| !bias.is_contiguous() || align(2) < MOST_ALIGN));
+    Some(FoundProduct { product, copied, bias })
 }
 
 /// Types of which libraries multiply matrices as the language means it.
@@ -153,12 +170,24 @@ impl Operand {
     }
 }
 
+impl Bias {
+    /// How libraries add a bias of a type: as vectors where numbers are real, and of 32 bits at most.
+    fn of(dtype: DType) -> Self {
+        match dtype {
+            DType::F16 | DType::BF16 | DType::F32 => Self::Row,
+            _ => Self::Full,
+        }
+    }
+}
+
 impl Product {
-    fn new(dtype: DType, a: &Operand, b: &Operand, has_bias: bool) -> Self {
+    /// One without a bias.
+    fn new(dtype: DType, a: &Operand, b: &Operand) -> Self {
         let d = Matrix::of_rows(b.columns, MOST_ALIGN);
         let (outer, stack) = (SmallVec::new(), 1);
         let (m, n, k) = (a.rows, b.columns, a.columns);
-        let mut this = Self { dtype, m, n, k, stack, a: a.matrix, b: b.matrix, d, has_bias, outer };
+        let (bias, activation) = (Bias::None, Activation::None);
+        let mut this = Self { dtype, m, n, k, stack, a: a.matrix, b: b.matrix, d, bias, activation, outer };
         let mut axes = stack_axes(a, b);
         this.take_rows(&mut axes);
         this.take_stack(merged(axes));
@@ -193,6 +222,22 @@ impl Product {
         let StackAxis { size, steps: [a, b, d] } = axes.remove(longest);
         (self.stack, self.a.step, self.b.step, self.d.step) = (size, a, b, d);
         self.outer = axes;
+    }
+
+    /// A bias as it is taken, seen in the memory of one of `n` elements, or of one for all columns.
+    fn repeated(&self, bias: &TensorMeta) -> Option<TensorMeta> {
+        let along = match (&bias.sizes[..], &bias.strides[..]) {
+            ([] | [1], _) => 0,
+            ([size], &[stride]) if *size == self.n => stride,
+            _ => return None,
+        };
+        let rows = self.outer.iter().fold(self.m * self.stack, |rows, axis| rows * axis.size);
+        let (sizes, strides) = match self.bias {
+            Bias::None => return None,
+            Bias::Row => (vec![self.n], vec![along]),
+            Bias::Full => (vec![rows, self.n], vec![0, along]),
+        };
+        Some(TensorMeta { dtype: bias.dtype, sizes, strides })
     }
 
     /// Where each call starts in `a`, `b` and the result, in elements.
@@ -264,6 +309,10 @@ impl std::fmt::Display for Product {
         if calls > 1 {
             write!(f, ", {calls} times")?;
         }
-        f.write_str(if self.has_bias { ", and a bias" } else { "" })
+        f.write_str(if self.bias == Bias::None { "" } else { ", and a bias" })?;
+        match self.activation {
+            Activation::None => Ok(()),
+            activation => write!(f, ", then {activation}"),
+        }
     }
 }

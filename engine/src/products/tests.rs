@@ -1,15 +1,20 @@
-use super::find_product;
-use crate::fusion::Fusion;
+use super::{Activation, Bias, find_activation, find_product};
+use crate::fusion::{Fusion, OpId, TensorId};
 use crate::num::{DType, Value};
 use crate::property::property;
 use crate::refeval::evaluate;
 use crate::tensor::{Arg, HostTensor, TensorMeta};
 use crate::text::parse_one;
+use crate::util::SecondaryMap;
 use arbtest::arbitrary::{self, Unstructured};
 
 /// Small integers in places that a layout says, so that sums are exact.
 fn tensor(sizes: &[i64], strides: &[i64]) -> HostTensor {
-    let meta = TensorMeta { dtype: DType::F32, sizes: sizes.to_vec(), strides: strides.to_vec() };
+    typed(DType::F32, sizes, strides)
+}
+
+fn typed(dtype: DType, sizes: &[i64], strides: &[i64]) -> HostTensor {
+    let meta = TensorMeta { dtype, sizes: sizes.to_vec(), strides: strides.to_vec() };
     let mut next = 1u32;
     let small = |_: &[i64]| {
         next = next.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
@@ -18,14 +23,13 @@ fn tensor(sizes: &[i64], strides: &[i64]) -> HostTensor {
     HostTensor::strided(meta, small).unwrap()
 }
 
-/// An operation on such operands, those axes of size 1 being broadcasts that may be.
+/// An operation on such operands, those axes of size 1 being broadcasts that may be: a bias of size 1 is one.
 fn fusion(operation: &str, operands: &[HostTensor]) -> Fusion {
-    let axis = |(position, size): (usize, &i64), rank: usize| {
-        if *size == 1 && position + 2 < rank { "1" } else { "?" }
-    };
     let input = |(name, operand): (&&str, &HostTensor)| {
-        let axes: Vec<&str> = operand.sizes().iter().enumerate().map(|each| axis(each, operand.rank())).collect();
-        format!("%{name}: f32[{}]", axes.join(", "))
+        let may_repeat = |position: usize| *name == "c" || position + 2 < operand.rank();
+        let axis = |(position, size): (usize, &i64)| if *size == 1 && may_repeat(position) { "1" } else { "?" };
+        let axes: Vec<&str> = operand.sizes().iter().enumerate().map(axis).collect();
+        format!("%{name}: {}[{}]", operand.dtype(), axes.join(", "))
     };
     let inputs: Vec<String> = ["a", "b", "c"].iter().zip(operands).map(input).collect();
     parse_one(&format!("fusion @f({}) {{\n  %0 = {operation}\n  return %0\n}}", inputs.join(", "))).unwrap()
@@ -33,8 +37,13 @@ fn fusion(operation: &str, operands: &[HostTensor]) -> Fusion {
 
 /// Element of the storage of a tensor, `at` elements behind element 0.
 fn element(tensor: &HostTensor, at: i64) -> f64 {
-    let start = tensor.first_byte() + 4 * at as usize;
-    f64::from(f32::from_le_bytes(tensor.data[start..start + 4].try_into().unwrap()))
+    let width = tensor.dtype().bytes();
+    let start = tensor.first_byte() + width * at as usize;
+    let bytes = &tensor.data[start..start + width];
+    match tensor.dtype() {
+        DType::F64 => f64::from_le_bytes(bytes.try_into().unwrap()),
+        _ => f64::from(f32::from_le_bytes(bytes.try_into().unwrap())),
+    }
 }
 
 /// Computes a product by its numbers alone, and holds it to the reference.
@@ -45,11 +54,16 @@ fn check_product(operation: &str, operands: &[HostTensor]) {
     let expected = evaluate(&fusion, &args).unwrap().remove(0);
     let metas: Vec<TensorMeta> = operands.iter().map(|operand| operand.meta.clone()).collect();
     let op = fusion.ops.values().next().unwrap();
-    let found = find_product(op, &metas, &[16; 3]).unwrap_or_else(|| panic!("{operation} {metas:?}"));
-    let given: Vec<HostTensor> = operands
-        .iter()
+    let found = find_product(op, Activation::None, &metas, &[16; 3]);
+    let found = found.unwrap_or_else(|| panic!("{operation} {metas:?}"));
+    let mut seen = operands.to_vec();
+    if let Some(bias) = &found.bias {
+        seen[2].meta = bias.clone();
+    }
+    let given: Vec<HostTensor> = seen
+        .into_iter()
         .zip(&found.copied)
-        .map(|(operand, copied)| if *copied { operand.to_contiguous() } else { operand.clone() })
+        .map(|(operand, copied)| if *copied { operand.to_contiguous() } else { operand })
         .collect();
     let product = &found.product;
     let mut result = vec![f64::NAN; expected.numel()];
@@ -61,8 +75,13 @@ fn check_product(operation: &str, operands: &[HostTensor]) {
                         let a = element(&given[0], start[0] + product.a.place(s, i, l));
                         a * element(&given[1], start[1] + product.b.place(s, l, j))
                     };
-                    let bias = if product.has_bias { element(&given[2], j) } else { 0.0 };
-                    let place = &mut result[(start[2] + product.d.place(s, i, j)) as usize];
+                    let place = start[2] + product.d.place(s, i, j);
+                    let bias = match product.bias {
+                        Bias::None => 0.0,
+                        Bias::Row => element(&given[2], j),
+                        Bias::Full => element(&given[2], place),
+                    };
+                    let place = &mut result[place as usize];
                     assert!(place.is_nan(), "{product:?} writes an element twice");
                     *place = (0..product.k).map(term).sum::<f64>() + bias;
                 }
@@ -73,7 +92,7 @@ fn check_product(operation: &str, operands: &[HostTensor]) {
 }
 
 /// A layout of these sizes whose axes lie in any order, with gaps and repeated axes.
-fn drawn(u: &mut Unstructured<'_>, sizes: &[i64]) -> arbitrary::Result<HostTensor> {
+fn drawn(u: &mut Unstructured<'_>, dtype: DType, sizes: &[i64]) -> arbitrary::Result<HostTensor> {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     for i in (1..order.len()).rev() {
         if u.ratio(1u8, 2u8)? {
@@ -85,7 +104,7 @@ fn drawn(u: &mut Unstructured<'_>, sizes: &[i64]) -> arbitrary::Result<HostTenso
         strides[axis] = if u.ratio(1u8, 10u8)? { 0 } else { step };
         step *= sizes[axis] + i64::from(u.ratio(1u8, 5u8)?);
     }
-    Ok(tensor(sizes, &strides))
+    Ok(typed(dtype, sizes, &strides))
 }
 
 #[test]
@@ -106,12 +125,14 @@ fn products_of_any_layouts() {
         };
         let left = own(&[m, k])?;
         if is_linear {
-            let (x, weight) = (drawn(u, &left)?, drawn(u, &[n, k])?);
+            let dtype = if u.ratio(1u8, 3u8)? { DType::F64 } else { DType::F32 };
+            let (x, weight) = (drawn(u, dtype, &left)?, drawn(u, dtype, &[n, k])?);
             check_product("linear %a, %b", &[x.clone(), weight.clone()]);
-            check_product("linear %a, %b bias(%c)", &[x, weight, drawn(u, &[n])?]);
+            let bias = if u.ratio(1u8, 4u8)? { 1 } else { n };
+            check_product("linear %a, %b bias(%c)", &[x, weight, drawn(u, dtype, &[bias])?]);
         } else {
             let right = own(&[k, n])?;
-            check_product("matmul %a, %b", &[drawn(u, &left)?, drawn(u, &right)?]);
+            check_product("matmul %a, %b", &[drawn(u, DType::F32, &left)?, drawn(u, DType::F32, &right)?]);
         }
         Ok(())
     });
@@ -124,7 +145,8 @@ fn vectors_are_matrices_of_one_row_or_column() {
     check_product("matmul %a, %b", &[matrix.clone(), vector.clone()]);
     check_product("matmul %a, %b", &[tensor(&[2], &[1]), matrix.clone()]);
     check_product("linear %a, %b", &[matrix.clone(), vector.clone()]);
-    check_product("linear %a, %b", &[vector, matrix]);
+    check_product("linear %a, %b", &[vector.clone(), matrix.clone()]);
+    check_product("linear %a, %b bias(%c)", &[matrix, vector, tensor(&[], &[])]);
 }
 
 #[track_caller]
@@ -132,7 +154,7 @@ fn check_numbers(operation: &str, operands: &[HostTensor], expected: [i64; 4], c
     check_product(operation, operands);
     let fusion = fusion(operation, operands);
     let metas: Vec<TensorMeta> = operands.iter().map(|operand| operand.meta.clone()).collect();
-    let product = find_product(fusion.ops.values().next().unwrap(), &metas, &[]).unwrap().product;
+    let product = find_product(fusion.ops.values().next().unwrap(), Activation::None, &metas, &[]).unwrap().product;
     assert_eq!(([product.stack, product.m, product.n, product.k], product.starts().len()), (expected, calls));
 }
 
@@ -155,7 +177,7 @@ fn alignments_hold_for_every_matrix() {
     let found = |operation: &str, operands: &[HostTensor], aligns: &[u32]| {
         let fusion = fusion(operation, operands);
         let metas: Vec<TensorMeta> = operands.iter().map(|operand| operand.meta.clone()).collect();
-        find_product(fusion.ops.values().next().unwrap(), &metas, aligns).unwrap()
+        find_product(fusion.ops.values().next().unwrap(), Activation::None, &metas, aligns).unwrap()
     };
     let (odd, even) = (tensor(&[2, 3, 3], &[9, 3, 1]), tensor(&[2, 4, 4], &[16, 4, 1]));
     let aligns = |product: &super::Product| [product.a.align, product.b.align, product.d.align];
@@ -171,9 +193,93 @@ fn what_no_library_does_is_told() {
     let none = |operation: &str, operands: &[HostTensor]| {
         let fusion = fusion(operation, operands);
         let metas: Vec<TensorMeta> = operands.iter().map(|operand| operand.meta.clone()).collect();
-        find_product(fusion.ops.values().next().unwrap(), &metas, &[]).is_none()
+        find_product(fusion.ops.values().next().unwrap(), Activation::None, &metas, &[]).is_none()
     };
     assert!(none("matmul %a, %b", &[tensor(&[2, 0], &[1, 1]), tensor(&[0, 2], &[2, 1])]));
-    assert!(none("linear %a, %b bias(%c)", &[tensor(&[2, 3], &[3, 1]), tensor(&[4, 3], &[3, 1]), tensor(&[1], &[1])]));
     assert!(none("add %a, %b", &[tensor(&[2], &[1]), tensor(&[2], &[1])]));
+}
+
+/// What is added lies as the library takes it: a vector where it takes vectors, else a matrix.
+#[test]
+fn biases_are_repeated() {
+    #[track_caller]
+    fn check_bias(dtype: DType, bias: &HostTensor, expected: (Bias, &[i64], &[i64], bool)) {
+        let operands = [typed(dtype, &[2, 3], &[3, 1]), typed(dtype, &[4, 3], &[3, 1]), bias.clone()];
+        let fusion = fusion("linear %a, %b bias(%c)", &operands);
+        let metas: Vec<TensorMeta> = operands.iter().map(|operand| operand.meta.clone()).collect();
+        let op = fusion.ops.values().next().unwrap();
+        let found = find_product(op, Activation::None, &metas, &[16; 3]).unwrap();
+        let bias = found.bias.unwrap();
+        assert_eq!((found.product.bias, &bias.sizes[..], &bias.strides[..], found.copied[2]), expected);
+    }
+    check_bias(DType::F32, &typed(DType::F32, &[4], &[1]), (Bias::Row, &[4], &[1], false));
+    check_bias(DType::F32, &typed(DType::F32, &[4], &[2]), (Bias::Row, &[4], &[2], true));
+    check_bias(DType::F16, &typed(DType::F16, &[1], &[1]), (Bias::Row, &[4], &[0], true));
+    check_bias(DType::F64, &typed(DType::F64, &[4], &[1]), (Bias::Full, &[2, 4], &[0, 1], true));
+    check_bias(DType::C64, &typed(DType::C64, &[1], &[1]), (Bias::Full, &[2, 4], &[0, 0], true));
+}
+
+/// What is found behind the first operation of a fusion on `%x` and `%w` of a type, and a bias `%b`.
+#[track_caller]
+fn check_activation(dtype: &str, lines: &str, expected: Option<(Activation, usize)>) {
+    let inputs = format!("%x: {dtype}[?, ?], %w: {dtype}[?, ?], %b: {dtype}[?]");
+    let written = parse_one(&format!("fusion @f({inputs}) {{\n{lines}\n}}")).unwrap_or_else(|e| panic!("{e:?}"));
+    let fusion = crate::fusion::decompose(&written).unwrap().fusion;
+    let mut readers: SecondaryMap<TensorId, Vec<OpId>> = SecondaryMap::new();
+    for op in fusion.ops.ids() {
+        fusion.tensor_inputs(op).for_each(|tensor| readers[tensor].push(op));
+    }
+    let kept = |tensor| fusion.outputs.contains(&tensor);
+    let found = find_activation(&fusion, fusion.ops.ids().next().unwrap(), &readers, &kept);
+    assert_eq!(found.map(|found| (found.activation, found.ops.len())), expected, "{dtype}\n{lines}");
+}
+
+const LINEAR: &str = "%0 = linear %x, %w bias(%b)\n";
+
+#[test]
+fn activations_that_libraries_compute() {
+    let relu = |ops: usize| Some((Activation::Relu, ops));
+    for (condition, value) in [("gt %0, 0.0", "%0, 0.0"), ("lt 0.0, %0", "%0, 0.0")] {
+        let lines = format!("{LINEAR}%1 = {condition}\n%2 = where %1, {value}\n%3 = exp %2\nreturn %3");
+        check_activation("f32", &lines, relu(2));
+    }
+    check_activation("f32", "%0 = matmul %x, %w\n%1 = threshold %0, 0.0, 0.0\nreturn %1", relu(1));
+    for dtype in ["f16", "bf16"] {
+        let rounded = format!("{LINEAR}%1 = gt %0, 0.0\n%2 = where %1, %0, 0.0\n%3 = cast %2 {dtype}\nreturn %3");
+        check_activation(dtype, &rounded, relu(4));
+        let threshold = format!("{LINEAR}%1 = threshold %0, 0.0, 0.0\n%2 = cast %1 {dtype}\nreturn %2");
+        check_activation(dtype, &threshold, relu(3));
+    }
+    let gelu = |ops: usize| Some((Activation::Gelu, ops));
+    check_activation("f32", &format!("{LINEAR}%1 = gelu_tanh %0\nreturn %1"), gelu(9));
+    // Another way to write it.
+    let factored = "%1 = pow %0, 2.0\n%2 = mul %1, 0.044715\n%3 = add 1.0, %2\n%4 = mul %0, 0.7978845608\n\
+                    %5 = mul %4, %3\n%6 = tanh %5\n%7 = div %6, 2.0\n%8 = add %7, 0.5\n%9 = mul %8, %0\nreturn %9";
+    check_activation("f32", &format!("{LINEAR}{factored}"), gelu(9));
+}
+
+/// A library rounds once, gives 0 for NaN, and has one form of gelu.
+#[test]
+fn activations_that_are_others() {
+    let none = |dtype: &str, lines: &str| check_activation(dtype, &format!("{LINEAR}{lines}"), None);
+    none("f32", "return %0");
+    none("f32", "%1 = relu %0\nreturn %1");
+    none("f32", "%1 = maximum %0, 0.0\nreturn %1");
+    none("f32", "%1 = gelu %0\nreturn %1");
+    none("f32", "%1 = gt %0, 1.0\n%2 = where %1, %0, 0.0\nreturn %2");
+    none("f32", "%1 = gt %0, 0.0\n%2 = where %1, %0, -1.0\nreturn %2");
+    none("f32", "%1 = lt %0, 0.0\n%2 = where %1, 0.0, %0\nreturn %2");
+    none("f32", "%1 = gt %0, 0.0\n%2 = where %1, 0.0, %0\nreturn %2");
+    none("f64", "%1 = threshold %0, 0.0, 0.0\nreturn %1");
+    // What is returned, or read by others, is in memory.
+    none("f32", "%1 = threshold %0, 0.0, 0.0\nreturn %1, %0");
+    none("f32", "%1 = gt %0, 0.0\n%2 = where %1, %0, 0.0\nreturn %1, %2");
+    none("f32", "%1 = gt %0, 0.0\n%2 = where %1, %0, 0.0\n%3 = add %2, %0\nreturn %3");
+    none("f32", "%1 = gelu_tanh %0\n%2 = sum %0 axes(0)\nreturn %1, %2");
+    // The sum would not be rounded to 16 bits.
+    none("bf16", "%1 = threshold %0, 0.0, 0.0\nreturn %1");
+    none("bf16", "%1 = threshold %0, 0.0, 0.0\n%2 = cast %1 f16\nreturn %2");
+    none("bf16", "%1 = gelu_tanh %0\n%2 = cast %1 bf16\nreturn %2");
+    // Other constants.
+    none("f32", "%1 = mul %0, 0.7978846\n%2 = tanh %1\n%3 = add %2, 1.0\n%4 = mul %3, %0\n%5 = mul %4, 0.5\nreturn %5");
 }

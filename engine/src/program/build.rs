@@ -11,6 +11,9 @@ use crate::util::{PrimaryMap, SecondaryMap};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
+/// The number of the bias among the operands of a product.
+const BIAS: usize = 2;
+
 impl Program {
     /// The steps and places for arguments that lie as those for which the segments
     /// were cut; scalars may have other values that give the same sizes.
@@ -184,6 +187,17 @@ impl<'a> Building<'a> {
         to
     }
 
+    /// A value seen by another layout.
+    fn seen_as(&mut self, value: ValueId, meta: &TensorMeta) -> ValueId {
+        let own = &self.values[value];
+        if own.meta == *meta {
+            return value;
+        }
+        let (root, offset) = steps::root(&self.values, value);
+        let storage = Storage::AliasOf { value: root, offset };
+        self.values.push(Value { tensor: own.tensor, meta: meta.clone(), storage })
+    }
+
     fn input(&self, operand: Operand) -> Result<HostInput> {
         match operand {
             Operand::Tensor(tensor) => self.value(tensor).map(HostInput::Value),
@@ -212,7 +226,7 @@ impl<'a> Building<'a> {
         Ok(Launch { segment: position, plan: plan.clone(), launch, inputs, outputs, frees: Vec::new() })
     }
 
-    /// Operands that no library takes as they lie are copied.
+    /// Operands that no library takes as they lie are copied, a bias that is repeated as often as it is added.
     fn library(
         &mut self,
         segment: usize,
@@ -221,14 +235,21 @@ impl<'a> Building<'a> {
         outputs: Vec<ValueId>,
     ) -> Result<LibraryCall> {
         let (mut inputs, mut operands) = (given.clone(), SmallVec::new());
-        for (&input, &is_copied) in part.operands.iter().zip(&part.found.copied) {
+        for (number, (&input, &is_copied)) in part.operands.iter().zip(&part.found.copied).enumerate() {
             let Some(HostInput::Value(mut value)) = given.get(input).copied() else {
                 return Err(Diagnostic::bug(format!("operand {input} of a library is no tensor")));
             };
+            let sizes = self.values[value].meta.sizes.clone();
+            if let (BIAS, Some(repeated)) = (number, &part.found.bias) {
+                value = self.seen_as(value, repeated);
+            }
             if is_copied {
                 value = self.copy_of(value);
             }
-            inputs[input] = HostInput::Value(value);
+            // The operation itself takes a bias as it was given.
+            if self.values[value].meta.sizes == sizes {
+                inputs[input] = HostInput::Value(value);
+            }
             operands.push(value);
         }
         let call = HostCall { segment, inputs, outputs, frees: Vec::new() };

@@ -116,7 +116,8 @@ pub struct LibraryCall {
     pub product: Product,
     /// The values that its operands are.
     pub operands: SmallVec<[ValueId; 3]>,
-    /// The same as an operation, for a device that has no such library: it reads these operands too.
+    /// The same as operations, for a device that has no such library. It reads these operands, but a
+    /// bias that was repeated as it was.
     pub call: HostCall,
 }
 
@@ -151,7 +152,7 @@ impl Step {
     pub fn reads(&self) -> Vec<ValueId> {
         match self {
             Self::Launch(launch) => launch.inputs.iter().copied().flatten().collect(),
-            Self::Library(library) => library.operands.to_vec(),
+            Self::Library(library) => library.reads(),
             Self::Host(call) => call.inputs.iter().filter_map(HostInput::value).collect(),
             Self::Copy(copy) => vec![copy.from],
         }
@@ -173,6 +174,15 @@ impl Step {
             Self::Host(call) => &call.frees,
             Self::Copy(copy) => &copy.frees,
         }
+    }
+}
+
+impl LibraryCall {
+    fn reads(&self) -> Vec<ValueId> {
+        let mut reads = self.operands.to_vec();
+        let others = self.call.inputs.iter().filter_map(HostInput::value);
+        reads.extend(others.filter(|value| !self.operands.contains(value)));
+        reads
     }
 }
 

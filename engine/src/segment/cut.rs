@@ -12,11 +12,11 @@ use crate::compile::{
 };
 use crate::diag::{Diagnostic, DiagnosticKind, Result, code};
 use crate::fusion::{
-    self, Bindings, FoundView, Fusion, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds, may_be_view,
+    self, Bindings, FoundView, Fusion, OpId, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds, may_be_view,
 };
 use crate::num::Value;
 use crate::options::{CompileCx, Phase};
-use crate::products::{FoundProduct, find_product};
+use crate::products::{Activation, FoundProduct, find_activation, find_product};
 use crate::schedule::heuristic::longest_row;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::text;
@@ -72,13 +72,13 @@ pub enum SegmentKind {
     Kernel(Arc<Plan>),
     /// Nobody: its result lies in memory of the tensor that it reads.
     View,
-    /// A library of the device, one operation.
+    /// A library of the device: one operation, or a product with its activation.
     Library(Arc<LibraryPart>),
     /// The host, one operation: why no kernel does.
     Host(Box<Diagnostic>),
 }
 
-/// An operation that a library computes.
+/// An operation that a library computes, with what it computes of the result.
 #[derive(Clone, Debug)]
 pub struct LibraryPart {
     /// What the library is asked for.
@@ -213,8 +213,8 @@ pub(crate) fn segment(
     let outputs = result_metas(bound)?;
     let may_alias = cx.options.alias_results && has_views(&whole.fusion);
     let aliases = if may_alias { Aliases::new(&whole.fusion, &bindings, bound, &outputs)? } else { Aliases::default() };
-    let longest = longest_row(cx.device);
-    let facts = || OpFacts::new(&whole.fusion, &bindings, &whole.cuts, &aliases, bound.args, longest);
+    let (longest, libraries) = (longest_row(cx.device), has_libraries(cx));
+    let facts = || OpFacts::new(&whole.fusion, &bindings, &whole.cuts, &aliases, bound.args, longest, libraries);
     let can_be_one = whole.can_be_one && whole.fusion.ops.ids().all(|op| !aliases.ops[op]);
     let known = (can_be_one && has_large_rows(&whole.fusion, &bindings)).then(facts);
     let is_one = can_be_one && known.as_ref().is_none_or(|facts| !facts.holds_rows_across());
@@ -234,6 +234,11 @@ pub(crate) fn segment(
     let (fusion, ids, args) = (Arc::clone(&whole.fusion), Arc::clone(&whole.ids), bound.args.to_vec());
     let aliases = may_alias.then_some(aliases);
     Ok(Segments { fusion, ids, segments, outputs, aliases, args, bindings })
+}
+
+/// Whether a library of the device multiplies matrices.
+fn has_libraries(cx: &CompileCx<'_>) -> bool {
+    cx.device.multiplies_matrices && cx.options.libraries
 }
 
 /// Whether a result could be in memory of something else: only then it is asked how.
@@ -453,13 +458,15 @@ impl<'a> SegmentCompiler<'a> {
                     errors.clear();
                     continue;
                 }
-                Ok(Err(refusal)) if groups.ops[position].len() == 1 => match self.alone(&groups, position, refusal) {
-                    Ok(segment) => segment,
-                    Err(error) => {
-                        errors.push(error);
-                        break;
+                Ok(Err(refusal)) if self.is_off_kernel(&groups, position, &candidate)? => {
+                    match self.alone(&groups, position, refusal) {
+                        Ok(segment) => segment,
+                        Err(error) => {
+                            errors.push(error);
+                            break;
+                        }
                     }
-                },
+                }
                 Ok(Err(_)) => {
                     groups.halve(position);
                     continue;
@@ -476,6 +483,13 @@ impl<'a> SegmentCompiler<'a> {
             segments.push(segment);
         }
         Diagnostic::together(errors).map_or(Ok(segments), Err)
+    }
+
+    /// Whether a group that is no kernel is not to be cut any more: it is one operation, or a library's.
+    fn is_off_kernel(&self, groups: &Groups<'_>, position: usize, candidate: &Candidate) -> Result<bool> {
+        let ops = &groups.ops[position];
+        let is_with_product = |op: &OpId| self.facts.with_product[*op] == ops.first().copied();
+        Ok(ops.len() == 1 || (ops[1..].iter().all(is_with_product) && self.library(&candidate.part.part)?.is_some()))
     }
 
     /// An operation that is no kernel, and how its result is aligned.
@@ -565,7 +579,7 @@ impl<'a> SegmentCompiler<'a> {
         if self.planner.cx.options.infer_contiguity { meta } else { TensorMeta::contiguous(meta.dtype, &meta.sizes) }
     }
 
-    /// A group of one operation, computed by a library or by the host.
+    /// A group of one operation, or of a product and its activation, computed by a library or by the host.
     fn without_kernel(&self, groups: &Groups<'_>, position: usize, why: Box<Diagnostic>) -> Result<Segment> {
         let part = self.part(groups, position)?;
         // The reason by the names that the user gave.
@@ -578,13 +592,13 @@ impl<'a> SegmentCompiler<'a> {
         Ok(new_segment(&part.part, kind, metas))
     }
 
-    /// What a part of one operation asks of a library, and the input that each operand is.
+    /// What a part asks of a library that is one operation, or a product and its activation, and the input that
+    /// each operand is.
     fn library(&self, part: &Part) -> Result<Option<(FoundProduct, Vec<usize>)>> {
-        let CompileCx { device, options, .. } = self.planner.cx;
-        let Some(op) = part.fusion.ops.values().next() else { return Ok(None) };
-        if !(device.multiplies_matrices && options.libraries) {
+        let Some((id, op)) = part.fusion.ops.iter().next().filter(|_| has_libraries(self.planner.cx)) else {
             return Ok(None);
-        }
+        };
+        let Some(activation) = activation_of(&part.fusion, id) else { return Ok(None) };
         let (args, alignments) = self.args(part)?;
         let input = |operand: &Operand| part.fusion.inputs.iter().position(|input| input == operand);
         let Some(operands) = op.inputs.iter().map(input).collect::<Option<Vec<usize>>>() else { return Ok(None) };
@@ -594,7 +608,10 @@ impl<'a> SegmentCompiler<'a> {
         });
         let Some(metas) = metas.collect::<Option<Vec<TensorMeta>>>() else { return Ok(None) };
         let aligns: Vec<u32> = operands.iter().map(|&input| alignments[input]).collect();
-        Ok(find_product(op, &metas, &aligns).map(|found| (found, operands)))
+        let found = find_product(op, activation, &metas, &aligns);
+        // It writes rows.
+        let is_dense = || Ok::<_, Box<Diagnostic>>(self.host_metas(part)?.iter().all(TensorMeta::is_contiguous));
+        Ok(if found.is_some() && is_dense()? { found.map(|found| (found, operands)) } else { None })
     }
 
     fn host_metas(&self, part: &Part) -> Result<Vec<TensorMeta>> {
@@ -612,6 +629,19 @@ impl<'a> SegmentCompiler<'a> {
         let part = self.part(groups, position)?;
         Ok((part.part.outputs.clone(), (self.host_metas(&part.part)?, ALIGN)))
     }
+}
+
+/// What a fusion computes of the product that it starts with, if that is all it computes.
+fn activation_of(fusion: &Fusion, product: OpId) -> Option<Activation> {
+    if fusion.ops.len() == 1 {
+        return Some(Activation::None);
+    }
+    let mut readers: SecondaryMap<TensorId, Vec<OpId>> = SecondaryMap::new();
+    for op in fusion.ops.ids() {
+        fusion.tensor_inputs(op).for_each(|tensor| readers[tensor].push(op));
+    }
+    let found = find_activation(fusion, product, &readers, &|tensor| fusion.outputs.contains(&tensor))?;
+    (found.ops.len() + 1 == fusion.ops.len()).then_some(found.activation)
 }
 
 pub(super) fn new_segment(part: &Part, kind: SegmentKind, metas: Vec<TensorMeta>) -> Segment {

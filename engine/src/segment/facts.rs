@@ -3,7 +3,9 @@
 use super::across::is_across;
 use super::aliases::Aliases;
 use super::summary::{Conflict, check};
+use crate::fusion::ops::Form;
 use crate::fusion::{Bindings, Fusion, Op, OpId, OpKind, Operand, TensorId};
+use crate::products::find_activation;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::SecondaryMap;
 
@@ -18,8 +20,11 @@ pub(super) struct OpFacts<'a> {
     pub(super) long_rows: SecondaryMap<OpId, bool>,
     /// Whether there are such that lie across memory.
     pub(super) has_rows_across: bool,
-    /// Operations that no kernel computes, those included whose results are returned as views.
+    /// Operations that no kernel computes, those included whose results are returned as views, or that
+    /// a library computes with the product before them.
     pub(super) host: SecondaryMap<OpId, bool>,
+    /// The product with which a library computes an operation.
+    pub(super) with_product: SecondaryMap<OpId, Option<OpId>>,
     /// Which of those that is.
     pub(super) aliases: &'a Aliases,
     /// Operations before which the fusion is cut.
@@ -32,7 +37,8 @@ pub(super) struct OpFacts<'a> {
 
 impl<'a> OpFacts<'a> {
     /// For arguments that lie like this, on a device whose blocks hold rows of so many elements; the
-    /// fusion is cut before some tensors, and returns the results of operations as views.
+    /// fusion is cut before some tensors, and returns the results of operations as views. `libraries`
+    /// says whether there are any.
     pub(super) fn new(
         fusion: &'a Fusion,
         bindings: &'a Bindings,
@@ -40,6 +46,7 @@ impl<'a> OpFacts<'a> {
         aliases: &'a Aliases,
         args: &[ArgMeta],
         longest_row: i64,
+        libraries: bool,
     ) -> Self {
         let size = |tensor: TensorId, axis: usize| bindings.scalar(fusion.tensors[tensor].axes[axis].extent).as_i64();
         let mut bytes = SecondaryMap::new();
@@ -75,7 +82,44 @@ impl<'a> OpFacts<'a> {
         for tensor in fusion.outputs.iter().chain(fusion.updates.iter().map(|update| &update.tensor)) {
             returned.set(*tensor, true);
         }
-        Self { fusion, bindings, bytes, long_rows, has_rows_across, host, aliases, cuts, readers, returned }
+        let with_product = SecondaryMap::new();
+        let mut this = Self {
+            fusion,
+            bindings,
+            bytes,
+            long_rows,
+            has_rows_across,
+            host,
+            with_product,
+            aliases,
+            cuts,
+            readers,
+            returned,
+        };
+        if libraries {
+            this.find_activations();
+        }
+        this
+    }
+
+    /// Gives products the activations that libraries compute with them.
+    fn find_activations(&mut self) {
+        let kept = |tensor: TensorId| self.returned[tensor];
+        let mut found = Vec::new();
+        for op in self.fusion.ops.ids() {
+            if !is_product(&self.fusion.ops[op]) || self.bytes[self.fusion.ops[op].output()] == 0 {
+                continue;
+            }
+            let activation = find_activation(self.fusion, op, &self.readers, &kept);
+            let is_free = |op: &OpId| !self.cuts[*op] && !self.aliases.ops[*op];
+            found.extend(activation.filter(|found| found.ops.iter().all(is_free)).map(|found| (op, found.ops)));
+        }
+        for (product, ops) in found {
+            for op in ops {
+                self.host.set(op, true);
+                self.with_product.set(op, Some(product));
+            }
+        }
     }
 
     /// Whether a kernel of all operations would hold rows that it should not.
@@ -105,6 +149,10 @@ fn argument<'a>(fusion: &Fusion, args: &'a [ArgMeta], tensor: TensorId) -> Optio
 fn magnitude(size: i64) -> i64 {
     let size = size.unsigned_abs();
     if size == 0 { 0 } else { i64::try_from(size.checked_next_power_of_two().unwrap_or(u64::MAX)).unwrap_or(i64::MAX) }
+}
+
+fn is_product(op: &Op) -> bool {
+    matches!(&op.kind, OpKind::Call(call) if matches!(call.movement().form, Some(Form::Matmul | Form::Linear)))
 }
 
 /// Whether kernels take an operation, on some types: of calls, those that make random numbers.

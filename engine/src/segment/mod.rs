@@ -2,7 +2,8 @@
 //!
 //! In: a definition and its arguments' types and layouts. Out: [`Segments`]:
 //! each [`Segment`] is a fusion of its own with maps to the values of the whole, and
-//! says who computes it: one kernel, nobody (a view), or a library or the host, where no kernel can. So every
+//! says who computes it: one kernel, nobody (a view), or a library or the host, where no kernel can. A library
+//! may compute an activation with a product (`products::find_activation`). So every
 //! fusion has segments but one that is wrong, and a fusion of one kernel has one.
 //!
 //! * `derived` is what does not depend on sizes, kept for the next call: what passes made

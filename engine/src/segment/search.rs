@@ -25,7 +25,7 @@ const MOST_REPEATED: usize = 8;
 const MORE_READ: (i64, i64) = (3, 2);
 
 /// The groups of operations, each in order of definition. Operations that no kernel
-/// computes are alone.
+/// computes are alone, but for those that a library computes with a product.
 pub(super) fn search<'a>(facts: &'a OpFacts<'a>) -> Groups<'a> {
     let mut search = Search { facts, groups: Vec::new(), group_of: SecondaryMap::new() };
     for op in facts.fusion.ops.ids() {
@@ -59,6 +59,13 @@ impl Search<'_> {
     /// to that what other operands come from.
     fn place(&mut self, op: OpId) {
         let facts = self.facts;
+        if let Some(product) = facts.with_product[op] {
+            // It reads nothing but what that group makes.
+            let home = self.group_of[product];
+            self.groups[home].ops.push(op);
+            self.group_of.set(op, home);
+            return;
+        }
         let producers = self.producers(op);
         let is_kernel = !facts.host[op];
         let own = self.groups.len();
@@ -337,10 +344,11 @@ impl<'a> Groups<'a> {
         some
     }
 
-    /// Makes two groups of one.
+    /// Makes two groups of one; what no library computes with a product may be a kernel.
     pub(super) fn halve(&mut self, position: usize) {
         let mut ops = std::mem::take(&mut self.ops);
-        let middle = ops[position].len() / 2;
+        let is_with_product = ops[position].iter().any(|op| self.facts.with_product[*op].is_some());
+        let middle = if is_with_product { 1 } else { ops[position].len() / 2 };
         let second = ops[position].split_off(middle);
         ops.insert(position + 1, second);
         *self = Self::new(self.facts, ops);

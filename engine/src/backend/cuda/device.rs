@@ -147,6 +147,9 @@ impl Device {
         if rows.rows <= 1 || (from_pitch == bytes && to_pitch == bytes) {
             return self.copy_run(to, from, bytes * rows.rows, stream);
         }
+        if from_pitch == 0 {
+            return self.copy_repeated(to, from, rows, stream);
+        }
         let fits = |pitch: u64| (bytes..=MAX_PITCH).contains(&pitch);
         if !fits(from_pitch) || !fits(to_pitch) {
             return self.copy_each(to, from, rows, stream);
@@ -178,6 +181,20 @@ impl Device {
             sys::CUresult::CUDA_ERROR_INVALID_VALUE => self.copy_each(to, from, rows, stream),
             status => check(status, &format!("copy {} rows of {bytes} bytes", rows.rows)),
         }
+    }
+
+    /// Copies one row to all places of `rows`: to the first, and then as often as it is there.
+    fn copy_repeated(&self, to: u64, from: u64, rows: &CopyRows, stream: Stream) -> Result<()> {
+        let CopyRows { bytes, to_pitch, .. } = *rows;
+        self.copy_run(to, from, bytes, stream)?;
+        let mut done = 1;
+        while done < rows.rows {
+            let count = done.min(rows.rows - done);
+            let more = CopyRows { from: 0, to: done * to_pitch, bytes, rows: count, from_pitch: to_pitch, to_pitch };
+            self.copy_rows(to, to, &more, stream)?;
+            done += count;
+        }
+        Ok(())
     }
 
     fn copy_each(&self, to: u64, from: u64, rows: &CopyRows, stream: Stream) -> Result<()> {

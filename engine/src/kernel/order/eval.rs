@@ -272,6 +272,7 @@ fn index(op: IndexOp, dtype: DType, a: &Val, b: &Val, threads: usize, term: impl
         IndexOp::CeilDiv => a.zip(b, threads, |x, y| natural(x, y).then(|| x / y + i64::from(x % y > 0)), term),
         IndexOp::Min => a.zip(b, threads, |x, y| Some(x.min(y)), term),
         IndexOp::Max => a.zip(b, threads, |x, y| Some(x.max(y)), term),
+        IndexOp::Xor => a.zip(b, threads, |x, y| (x >= 0 && y >= 0).then_some(x ^ y), term),
     }
 }
 

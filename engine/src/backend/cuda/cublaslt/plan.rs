@@ -5,7 +5,7 @@ use super::super::stream::Stream;
 use super::functions::{CublasLt, Status, check};
 use crate::diag::{Diagnostic, Result};
 use crate::num::DType;
-use crate::products::{Matrix, Order, Product};
+use crate::products::{Activation, Bias, Matrix, Order, Product};
 use cudarc::cublaslt::sys::{
     cublasComputeType_t, cublasLtEpilogue_t, cublasLtMatmulAlgo_t, cublasLtMatmulAlgoConfigAttributes_t as Config,
     cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t as DescAttribute, cublasLtMatmulHeuristicResult_t,
@@ -38,7 +38,7 @@ pub struct PlannedProduct {
     result: Layout,
     algorithm: cublasLtMatmulAlgo_t,
     workspace_bytes: usize,
-    has_bias: bool,
+    added: Bias,
     /// 1 and 0 as the type in which sums are scaled.
     one: [u8; 16],
     /// Where each call starts in `a`, `b` and the result, in bytes.
@@ -52,7 +52,7 @@ pub struct ProductAddresses {
     pub a: u64,
     /// The right operand.
     pub b: u64,
-    /// The bias, if there is one.
+    /// The bias, if there is one: a vector, or a matrix for each of the result.
     pub bias: u64,
     /// The result.
     pub d: u64,
@@ -91,6 +91,22 @@ fn one(dtype: DType) -> [u8; 16] {
     bytes
 }
 
+/// What the library does with sums before it rounds them.
+fn epilogue(product: &Product) -> cublasLtEpilogue_t {
+    use cublasLtEpilogue_t::{
+        CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS,
+        CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_RELU_BIAS,
+    };
+    match (product.activation, product.bias == Bias::Row) {
+        (Activation::None, false) => CUBLASLT_EPILOGUE_DEFAULT,
+        (Activation::None, true) => CUBLASLT_EPILOGUE_BIAS,
+        (Activation::Relu, false) => CUBLASLT_EPILOGUE_RELU,
+        (Activation::Relu, true) => CUBLASLT_EPILOGUE_RELU_BIAS,
+        (Activation::Gelu, false) => CUBLASLT_EPILOGUE_GELU,
+        (Activation::Gelu, true) => CUBLASLT_EPILOGUE_GELU_BIAS,
+    }
+}
+
 impl PlannedProduct {
     /// Asks the library for an algorithm; nothing where it has none.
     pub fn new(library: &Arc<CublasLt>, device: &Arc<Device>, product: &Product) -> Result<Option<Self>> {
@@ -106,9 +122,7 @@ impl PlannedProduct {
         };
         desc.set(DescAttribute::CUBLASLT_MATMUL_DESC_TRANSA, &transposed(b))?;
         desc.set(DescAttribute::CUBLASLT_MATMUL_DESC_TRANSB, &transposed(a))?;
-        if product.has_bias {
-            desc.set(DescAttribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS)?;
-        }
+        desc.set(DescAttribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue(product))?;
         let layout = |rows: i64, columns: i64, matrix: &Matrix| {
             Layout::new(library, data, [rows, columns], matrix, product.stack)
         };
@@ -142,7 +156,7 @@ impl PlannedProduct {
             result,
             algorithm: found.algo,
             workspace_bytes: found.workspaceSize,
-            has_bias: product.has_bias,
+            added: product.bias,
             one: one(product.dtype),
             starts: starts.collect(),
         }))
@@ -180,14 +194,15 @@ impl PlannedProduct {
         let handle = self.library.handle(&self.device)?;
         self.device.enter()?;
         // The bias is part of the description, so one call at a time has it.
-        let _held = self.has_bias.then(|| self.bias.lock().unwrap_or_else(PoisonError::into_inner));
-        if self.has_bias {
+        let is_row = self.added == Bias::Row;
+        let _held = is_row.then(|| self.bias.lock().unwrap_or_else(PoisonError::into_inner));
+        if is_row {
             self.desc.set(DescAttribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at.bias)?;
         }
-        let (one, zero) = (self.one, [0u8; 16]);
+        // What is added to products is the result itself 0 times, or a matrix that lies as it does.
+        let (factor, added) = if self.added == Bias::Full { (self.one, at.bias) } else { ([0u8; 16], at.d) };
         let pointer = |address: u64| address as *mut c_void;
         for [a, b, d] in &self.starts {
-            let d = pointer(at.d + d);
             // SAFETY: all objects are the library's and alive; the scalars are of the type in which
             // sums are scaled; the caller answers for the addresses. With a factor of 0 the result is
             // not read.
@@ -195,15 +210,15 @@ impl PlannedProduct {
                 (self.library.functions.multiply)(
                     handle,
                     self.desc.raw,
-                    one.as_ptr().cast(),
+                    self.one.as_ptr().cast(),
                     pointer(at.b + b),
                     self.first.raw,
                     pointer(at.a + a),
                     self.second.raw,
-                    zero.as_ptr().cast(),
-                    d,
+                    factor.as_ptr().cast(),
+                    pointer(added + d),
                     self.result.raw,
-                    d,
+                    pointer(at.d + d),
                     self.result.raw,
                     &self.algorithm,
                     pointer(at.workspace),
