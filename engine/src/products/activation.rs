@@ -12,8 +12,8 @@
 //! * `f16`, `bf16`: `max(x, 0)` that is rounded to the same type behind it, since rounding keeps the
 //!   order of numbers and 0. Gelu of a rounded number is another number than gelu rounded.
 //!
-//! NaN counts, too. The library's relu gives 0 for NaN, as `where(x > 0, x, 0)` and `threshold x, 0, 0`
-//! do. `relu` and `maximum` keep NaN, and stay kernels.
+//! NaN counts, too. The library's relu keeps it, as `relu`, `maximum` and `where(x < 0, 0, x)` do.
+//! `where(x > 0, x, 0)` and `threshold x, 0, 0` give 0 for NaN, and stay kernels.
 
 use crate::fusion::{Fusion, Op, OpId, OpKind, Operand, TensorId};
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp};
@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Activation {
     /// Nothing.
     None,
-    /// `x` where that is above 0, else 0.
+    /// 0 where `x` is below 0, else `x`, which may be NaN.
     Relu,
     /// `x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2`.
     Gelu,
@@ -87,9 +87,9 @@ const CLOSE: f64 = 4.0 * f32::EPSILON as f64;
 #[derive(Clone, Debug, PartialEq)]
 enum Seen {
     Polynomial(Polynomial),
-    /// `x > 0`.
-    IsPositive,
-    /// `x` where that is above 0, else 0.
+    /// `x < 0`, or `x <= 0`, which is the same choice between `x` and 0.
+    IsNegative,
+    /// 0 where `x` is below 0, else `x`.
     Relu,
 }
 
@@ -155,12 +155,15 @@ impl Chain<'_> {
         match (&op.kind, &operands[..]) {
             (OpKind::Cast(to), [Seen::Polynomial(x)]) if x.is_x() && *to == DType::F32 => Some(operands[0].clone()),
             (OpKind::Cast(to), [Seen::Relu]) if *to == self.dtype => Some(Seen::Relu),
-            (OpKind::Binary(BinaryOp::Gt), [x, zero]) if is_x(x) && is_zero(zero) => Some(Seen::IsPositive),
-            (OpKind::Binary(BinaryOp::Lt), [zero, x]) if is_x(x) && is_zero(zero) => Some(Seen::IsPositive),
-            (OpKind::Ternary(TernaryOp::Where), [Seen::IsPositive, x, zero]) if is_x(x) && is_zero(zero) => {
-                Some(Seen::Relu)
+            (OpKind::Unary(UnaryOp::Relu), [x]) if is_x(x) => Some(Seen::Relu),
+            (OpKind::Binary(BinaryOp::Maximum), [x, zero] | [zero, x]) if is_x(x) && is_zero(zero) => Some(Seen::Relu),
+            (OpKind::Binary(BinaryOp::Lt | BinaryOp::Le), [x, zero]) if is_x(x) && is_zero(zero) => {
+                Some(Seen::IsNegative)
             }
-            (OpKind::Ternary(TernaryOp::Threshold), [x, zero, other]) if is_x(x) && is_zero(zero) && is_zero(other) => {
+            (OpKind::Binary(BinaryOp::Gt | BinaryOp::Ge), [zero, x]) if is_x(x) && is_zero(zero) => {
+                Some(Seen::IsNegative)
+            }
+            (OpKind::Ternary(TernaryOp::Where), [Seen::IsNegative, zero, x]) if is_x(x) && is_zero(zero) => {
                 Some(Seen::Relu)
             }
             (OpKind::Unary(op), [Seen::Polynomial(x)]) if self.dtype == DType::F32 => self.unary(*op, x),

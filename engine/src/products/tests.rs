@@ -239,16 +239,17 @@ const LINEAR: &str = "%0 = linear %x, %w bias(%b)\n";
 #[test]
 fn activations_that_libraries_compute() {
     let relu = |ops: usize| Some((Activation::Relu, ops));
-    for (condition, value) in [("gt %0, 0.0", "%0, 0.0"), ("lt 0.0, %0", "%0, 0.0")] {
-        let lines = format!("{LINEAR}%1 = {condition}\n%2 = where %1, {value}\n%3 = exp %2\nreturn %3");
+    for condition in ["lt %0, 0.0", "le %0, 0.0", "gt 0.0, %0"] {
+        let lines = format!("{LINEAR}%1 = {condition}\n%2 = where %1, 0.0, %0\n%3 = exp %2\nreturn %3");
         check_activation("f32", &lines, relu(2));
     }
-    check_activation("f32", "%0 = matmul %x, %w\n%1 = threshold %0, 0.0, 0.0\nreturn %1", relu(1));
+    for one in ["relu %0", "maximum %0, 0.0", "maximum 0.0, %0"] {
+        check_activation("f32", &format!("%0 = matmul %x, %w\n%1 = {one}\nreturn %1"), relu(1));
+    }
     for dtype in ["f16", "bf16"] {
-        let rounded = format!("{LINEAR}%1 = gt %0, 0.0\n%2 = where %1, %0, 0.0\n%3 = cast %2 {dtype}\nreturn %3");
+        let rounded = format!("{LINEAR}%1 = lt %0, 0.0\n%2 = where %1, 0.0, %0\n%3 = cast %2 {dtype}\nreturn %3");
         check_activation(dtype, &rounded, relu(4));
-        let threshold = format!("{LINEAR}%1 = threshold %0, 0.0, 0.0\n%2 = cast %1 {dtype}\nreturn %2");
-        check_activation(dtype, &threshold, relu(3));
+        check_activation(dtype, &format!("{LINEAR}%1 = relu %0\n%2 = cast %1 {dtype}\nreturn %2"), relu(3));
     }
     let gelu = |ops: usize| Some((Activation::Gelu, ops));
     check_activation("f32", &format!("{LINEAR}%1 = gelu_tanh %0\nreturn %1"), gelu(9));
@@ -258,27 +259,28 @@ fn activations_that_libraries_compute() {
     check_activation("f32", &format!("{LINEAR}{factored}"), gelu(9));
 }
 
-/// A library rounds once, gives 0 for NaN, and has one form of gelu.
+/// A library rounds once, keeps NaN, and has one form of gelu.
 #[test]
 fn activations_that_are_others() {
     let none = |dtype: &str, lines: &str| check_activation(dtype, &format!("{LINEAR}{lines}"), None);
     none("f32", "return %0");
-    none("f32", "%1 = relu %0\nreturn %1");
-    none("f32", "%1 = maximum %0, 0.0\nreturn %1");
+    none("f32", "%1 = threshold %0, 0.0, 0.0\nreturn %1");
+    none("f32", "%1 = gt %0, 0.0\n%2 = where %1, %0, 0.0\nreturn %2");
     none("f32", "%1 = gelu %0\nreturn %1");
-    none("f32", "%1 = gt %0, 1.0\n%2 = where %1, %0, 0.0\nreturn %2");
-    none("f32", "%1 = gt %0, 0.0\n%2 = where %1, %0, -1.0\nreturn %2");
-    none("f32", "%1 = lt %0, 0.0\n%2 = where %1, 0.0, %0\nreturn %2");
+    none("f32", "%1 = lt %0, 1.0\n%2 = where %1, 0.0, %0\nreturn %2");
+    none("f32", "%1 = lt %0, 0.0\n%2 = where %1, -1.0, %0\nreturn %2");
+    none("f32", "%1 = lt %0, 0.0\n%2 = where %1, %0, 0.0\nreturn %2");
+    none("f32", "%1 = minimum %0, 0.0\nreturn %1");
     none("f32", "%1 = gt %0, 0.0\n%2 = where %1, 0.0, %0\nreturn %2");
-    none("f64", "%1 = threshold %0, 0.0, 0.0\nreturn %1");
+    none("f64", "%1 = relu %0\nreturn %1");
     // What is returned, or read by others, is in memory.
-    none("f32", "%1 = threshold %0, 0.0, 0.0\nreturn %1, %0");
-    none("f32", "%1 = gt %0, 0.0\n%2 = where %1, %0, 0.0\nreturn %1, %2");
-    none("f32", "%1 = gt %0, 0.0\n%2 = where %1, %0, 0.0\n%3 = add %2, %0\nreturn %3");
+    none("f32", "%1 = relu %0\nreturn %1, %0");
+    none("f32", "%1 = lt %0, 0.0\n%2 = where %1, 0.0, %0\nreturn %1, %2");
+    none("f32", "%1 = lt %0, 0.0\n%2 = where %1, 0.0, %0\n%3 = add %2, %0\nreturn %3");
     none("f32", "%1 = gelu_tanh %0\n%2 = sum %0 axes(0)\nreturn %1, %2");
     // The sum would not be rounded to 16 bits.
-    none("bf16", "%1 = threshold %0, 0.0, 0.0\nreturn %1");
-    none("bf16", "%1 = threshold %0, 0.0, 0.0\n%2 = cast %1 f16\nreturn %2");
+    none("bf16", "%1 = relu %0\nreturn %1");
+    none("bf16", "%1 = relu %0\n%2 = cast %1 f16\nreturn %2");
     none("bf16", "%1 = gelu_tanh %0\n%2 = cast %1 bf16\nreturn %2");
     // Other constants.
     none("f32", "%1 = mul %0, 0.7978846\n%2 = tanh %1\n%3 = add %2, 1.0\n%4 = mul %3, %0\n%5 = mul %4, 0.5\nreturn %5");

@@ -39,8 +39,8 @@ pub struct PlannedProduct {
     algorithm: cublasLtMatmulAlgo_t,
     workspace_bytes: usize,
     added: Bias,
-    /// 1 and 0 as the type in which sums are scaled.
-    one: [u8; 16],
+    /// 1 as the type in which sums are scaled.
+    one: Factor,
     /// Where each call starts in `a`, `b` and the result, in bytes.
     starts: Vec<[u64; 3]>,
 }
@@ -81,14 +81,23 @@ fn types(dtype: DType) -> Option<(cudaDataType, cudaDataType, cublasComputeType_
     })
 }
 
+/// A number of the type in which sums are scaled. The library reads complex ones of 16 bytes with
+/// instructions that fault unless they lie at a multiple of 16.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(16))]
+struct Factor([u8; 16]);
+
+/// 0 in any type.
+const ZERO: Factor = Factor([0; 16]);
+
 /// 1 in the type in which sums are scaled: a complex number is its real part, then zeros.
-fn one(dtype: DType) -> [u8; 16] {
+fn one(dtype: DType) -> Factor {
     let mut bytes = [0; 16];
     match dtype {
         DType::F64 | DType::C128 => bytes[..8].copy_from_slice(&1f64.to_ne_bytes()),
         _ => bytes[..4].copy_from_slice(&1f32.to_ne_bytes()),
     }
-    bytes
+    Factor(bytes)
 }
 
 /// What the library does with sums before it rounds them.
@@ -200,7 +209,7 @@ impl PlannedProduct {
             self.desc.set(DescAttribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at.bias)?;
         }
         // What is added to products is the result itself 0 times, or a matrix that lies as it does.
-        let (factor, added) = if self.added == Bias::Full { (self.one, at.bias) } else { ([0u8; 16], at.d) };
+        let (factor, added) = if self.added == Bias::Full { (self.one, at.bias) } else { (ZERO, at.d) };
         let pointer = |address: u64| address as *mut c_void;
         for [a, b, d] in &self.starts {
             // SAFETY: all objects are the library's and alive; the scalars are of the type in which
@@ -210,12 +219,12 @@ impl PlannedProduct {
                 (self.library.functions.multiply)(
                     handle,
                     self.desc.raw,
-                    self.one.as_ptr().cast(),
+                    (&raw const self.one).cast(),
                     pointer(at.b + b),
                     self.first.raw,
                     pointer(at.a + a),
                     self.second.raw,
-                    factor.as_ptr().cast(),
+                    (&raw const factor).cast(),
                     pointer(added + d),
                     self.result.raw,
                     pointer(at.d + d),
