@@ -4,16 +4,14 @@
 //! activation of its result, which nothing else reads.
 //!
 //! A library computes it of the sum before that is rounded. The language demands the rounding: what
-//! `matmul` and `linear` return has the type of their operands, and `f16` and `bf16` are rounded to it
-//! on the way. So an activation is taken only where that makes no difference:
+//! `matmul` and `linear` return has the type of their operands. And NaN counts: on the GPU, cublasLt's
+//! relu keeps it in `f32`, while in `f16` and `bf16` it depends on the algorithm. So an activation is
+//! taken only where none of this makes a difference, of `f32`, where what is returned is the sum as the
+//! library has it:
 //!
-//! * `f32`: what is returned is the sum as the library has it. `max(x, 0)`, and gelu in the form with
-//!   `tanh`, which is the library's; that with `erf` is another function.
-//! * `f16`, `bf16`: `max(x, 0)` that is rounded to the same type behind it, since rounding keeps the
-//!   order of numbers and 0. Gelu of a rounded number is another number than gelu rounded.
-//!
-//! NaN counts, too. The library's relu keeps it, as `relu`, `maximum` and `where(x < 0, 0, x)` do.
-//! `where(x > 0, x, 0)` and `threshold x, 0, 0` give 0 for NaN, and stay kernels.
+//! * relu that keeps NaN: `relu`, `maximum`, `where(x < 0, 0, x)`. `where(x > 0, x, 0)` and
+//!   `threshold x, 0, 0` give 0 for it.
+//! * gelu in the form with `tanh`, which is the library's; that with `erf` is another function.
 
 use crate::fusion::{Fusion, Op, OpId, OpKind, Operand, TensorId};
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp};
@@ -50,8 +48,8 @@ pub fn find_activation(
 ) -> Option<FoundActivation> {
     let of = fusion.ops[product].output();
     let mut seen = BTreeMap::from([(of, Seen::Polynomial(Polynomial::x()))]);
-    let mut chain = Chain { fusion, dtype: fusion.tensors[of].dtype, inner: None };
-    if !matches!(chain.dtype, DType::F16 | DType::BF16 | DType::F32) || kept(of) {
+    let mut chain = Chain { fusion, inner: None };
+    if fusion.tensors[of].dtype != DType::F32 || kept(of) {
         return None;
     }
     let (mut ops, mut next): (Vec<OpId>, BTreeSet<OpId>) = (Vec::new(), readers[of].iter().copied().collect());
@@ -142,8 +140,6 @@ impl Polynomial {
 /// Operations behind a product.
 struct Chain<'a> {
     fusion: &'a Fusion,
-    /// The type of the product's result.
-    dtype: DType,
     /// What `tanh` is taken of.
     inner: Option<Polynomial>,
 }
@@ -154,7 +150,6 @@ impl Chain<'_> {
         let operands: Vec<Seen> = op.inputs.iter().map(|operand| self.operand(operand, seen)).collect::<Option<_>>()?;
         match (&op.kind, &operands[..]) {
             (OpKind::Cast(to), [Seen::Polynomial(x)]) if x.is_x() && *to == DType::F32 => Some(operands[0].clone()),
-            (OpKind::Cast(to), [Seen::Relu]) if *to == self.dtype => Some(Seen::Relu),
             (OpKind::Unary(UnaryOp::Relu), [x]) if is_x(x) => Some(Seen::Relu),
             (OpKind::Binary(BinaryOp::Maximum), [x, zero] | [zero, x]) if is_x(x) && is_zero(zero) => Some(Seen::Relu),
             (OpKind::Binary(BinaryOp::Lt | BinaryOp::Le), [x, zero]) if is_x(x) && is_zero(zero) => {
@@ -166,10 +161,8 @@ impl Chain<'_> {
             (OpKind::Ternary(TernaryOp::Where), [Seen::IsNegative, zero, x]) if is_x(x) && is_zero(zero) => {
                 Some(Seen::Relu)
             }
-            (OpKind::Unary(op), [Seen::Polynomial(x)]) if self.dtype == DType::F32 => self.unary(*op, x),
-            (OpKind::Binary(op), [Seen::Polynomial(a), Seen::Polynomial(b)]) if self.dtype == DType::F32 => {
-                binary(*op, a, b)
-            }
+            (OpKind::Unary(op), [Seen::Polynomial(x)]) => self.unary(*op, x),
+            (OpKind::Binary(op), [Seen::Polynomial(a), Seen::Polynomial(b)]) => binary(*op, a, b),
             _ => None,
         }
         .map(simplified)
@@ -199,10 +192,12 @@ impl Chain<'_> {
 
     /// The activation that a result is, if it is one in the type of the product.
     fn activation(&self, op: &Op, found: &Seen) -> Option<Activation> {
-        let dtype = self.fusion.tensors[op.output()].dtype;
+        if self.fusion.tensors[op.output()].dtype != DType::F32 {
+            return None;
+        }
         match found {
-            Seen::Relu if dtype == self.dtype => Some(Activation::Relu),
-            Seen::Polynomial(whole) if dtype == DType::F32 => {
+            Seen::Relu => Some(Activation::Relu),
+            Seen::Polynomial(whole) => {
                 let inner = self.inner.as_ref()?;
                 let is_gelu = whole.is_close(&[((1, 0), 0.5), ((1, 1), 0.5)])
                     && inner.is_close(&[((1, 0), GELU_SCALE), ((3, 0), GELU_SCALE * GELU_CUBE)]);
