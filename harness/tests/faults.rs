@@ -551,6 +551,12 @@ fn mistakes_have_messages_and_exit_codes() {
     check(&place, &["--frobnicate"], 2, &["E0506"]);
     check(&place, &["--cases", "nowhere"], 96, &["E0405", "nowhere"]);
     check(&place, &["show", "PlaceTest.good/m=5", "--stage", "fusion"], 0, &["fusion @good(%x: f32[?])"]);
+    check(
+        &place,
+        &["show", "PlaceTest.good/m=5", "--stage", "schedule"],
+        0,
+        &["; schedule {", ";; fusion @good(%x: f32[?])", ";; t0 %x [d0] global"],
+    );
     check(&place, &["show", "PlaceTest.good/*"], 2, &["matches 2 cases"]);
     place.case("alone", CaseFile { op: "ad %x, %x   ; error: E0102", ..SIZES });
     std::fs::rename(place.path("cases/alone.fuse"), place.path("alone.fuse")).expect("moves");

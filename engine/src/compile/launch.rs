@@ -2,7 +2,7 @@
 
 use super::Plan;
 use crate::diag::{Diagnostic, Result};
-use crate::kernel::{self, BoundLaunch, ParamKind};
+use crate::kernel::{self, BoundLaunch, BoundParam, ParamKind};
 use crate::tensor::{ArgMeta, TensorMeta};
 
 /// Binds a plan's launch and holds its numbers against the arguments and the
@@ -32,22 +32,40 @@ pub fn bind_launch(plan: &Plan, args: &[ArgMeta], outputs: &[TensorMeta]) -> Res
         let exact = matches!(param.kind, ParamKind::Output { .. });
         let limit = limit.and_then(|n| u64::try_from(n).ok());
         if limit.is_none_or(|limit| if exact { len != limit } else { len > limit }) {
-            return Err(Diagnostic::bug(format!(
-                "{what} has {} elements, kernel {} takes it for {len}",
-                limit.unwrap_or(0),
-                kernel.name
-            )));
+            let (name, given) = (&kernel.name, limit.unwrap_or(0));
+            return Err(with_params(
+                plan,
+                &launch,
+                format!("{what} has {given} elements, kernel {name} takes it for {len}"),
+            ));
         }
     }
     if launch.is_empty() {
         let (grid, name) = (launch.grid, &kernel.name);
-        return Err(Diagnostic::bug(format!("kernel {name} has grid {grid:?}, though an output has elements")));
+        let message = format!("kernel {name} has grid {grid:?}, though an output has elements");
+        return Err(with_params(plan, &launch, message));
     }
     if let Some(output) = written.iter().position(|written| !written) {
         let name = &plan.fusion().tensors[plan.fusion().outputs[output]].name;
         return Err(Diagnostic::bug(format!("kernel {} does not write output {output} `%{name}`", kernel.name)));
     }
     Ok(launch)
+}
+
+/// A launch that does not fit, with the value of each number that it was computed from: no stage
+/// of such a call can be shown, so this is all of the kernel that there is to see.
+fn with_params(plan: &Plan, launch: &BoundLaunch, message: String) -> Box<Diagnostic> {
+    let declared = plan.kernel_text().lines().map(str::trim).filter(|line| line.starts_with("param "));
+    let scalar = |param: &BoundParam| match param {
+        BoundParam::Scalar { dtype, value } => Some(value.shown(*dtype)),
+        BoundParam::Pointer(_) => None,
+    };
+    let shown = declared.zip(&launch.params).filter_map(|(line, param)| Some((line, scalar(param)?)));
+    let error = shown.fold(Diagnostic::bug(message), |error, (line, value)| error.note(format!("`{line}` is {value}")));
+    match plan.kernel_text().lines().find(|line| line.trim_start().starts_with("launch ")) {
+        Some(line) => error.note(format!("`{}`", line.trim())),
+        None => error,
+    }
 }
 
 /// The launch of nothing.

@@ -7,7 +7,7 @@ mod profile;
 
 use super::{PhaseTimes, Session};
 use crate::backend::cuda::print_cuda;
-use crate::compile::Plan;
+use crate::compile::{Plan, bind_launch};
 use crate::diag::Result;
 use crate::fusion::{AxisDecl, Fusion, FusionBuilder, Operand};
 use crate::num::{DType, Value};
@@ -280,4 +280,15 @@ fn calls_give_their_memory_back() {
     let memory = session.memory().unwrap();
     assert_eq!((memory.live, memory.free), (0, memory.total));
     session.probe().unwrap();
+}
+
+#[test]
+fn a_launch_that_does_not_fit_tells_what_it_was_computed_from() {
+    let plan = session().compile(&samples()[1], &metas([8, 32]), &NoTrace).unwrap();
+    let shorter = [TensorMeta::contiguous(DType::BF16, &[7])];
+    let error = bind_launch(&plan, &metas([8, 32]), &shorter).unwrap_err();
+    let told = |words: &str| error.notes.iter().any(|note| note.starts_with(words));
+    assert!(error.message.contains("has 7 elements"), "{error:?}");
+    assert!(told("`param x_n0: i32 = size(0, 0)") && told("`launch grid ("), "{error:?}");
+    assert!(error.notes.iter().any(|note| note.ends_with(" is 32")), "{error:?}");
 }

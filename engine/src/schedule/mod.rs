@@ -48,6 +48,7 @@ pub use ir::{
 };
 pub use layout::{ArgClass, MemoryAxis, TensorLayout};
 pub use parse::{PlacedStep, parse_schedule};
+pub use print::scheduled_tensors;
 pub use replay::{check_text, replay, schedule_by_text};
 pub use stages::Stages;
 pub use verbs::{VERBS, Verb};

@@ -1,7 +1,13 @@
 //! Schedules as text: one primitive a line.
 
+use super::graph::scheduled_fusion;
 use super::ir::{Columns, Loop, ParallelType, ScheduledFusion, Step, TvId};
+use super::replay::schedule_by_text;
+use crate::axes::AxisRef;
+use crate::diag::Result;
+use crate::fusion::Fusion;
 use crate::kernel::CacheHint;
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 /// Cache hints by name.
@@ -108,15 +114,46 @@ impl ScheduledFusion {
     /// The loops of a tensor in words.
     pub(super) fn loops_text(&self, tv: TvId) -> String {
         let data = &self.tensors[tv];
-        if data.loops.is_empty() {
-            return format!("%{} has no loops", data.name);
+        match data.loops.is_empty() {
+            true => format!("%{} has no loops", data.name),
+            false => format!("%{} has loops over {}", data.name, self.loops_list(tv)),
         }
+    }
+
+    fn loops_list(&self, tv: TvId) -> String {
         let one = |own: &Loop| match own.parallel {
             ParallelType::Serial => self.axes[own.axis].name.clone(),
             parallel => format!("{} -> {}", self.axes[own.axis].name, parallel.name()),
         };
-        let loops: Vec<String> = data.loops.iter().map(one).collect();
-        format!("%{} has loops over {}", data.name, loops.join(", "))
+        let loops: Vec<String> = self.tensors[tv].loops.iter().map(one).collect();
+        loops.join(", ")
+    }
+
+    /// What the steps make of each tensor, a line each: the number by which statements of the kernel
+    /// name it (that of the fusion's tensor), its name, its axes (in parentheses where one element
+    /// serves all indices), where it lives, its loops, and how many of them enclose its users too.
+    fn tensors_text(&self) -> String {
+        let mut text = String::new();
+        let mut first: BTreeMap<String, &str> = BTreeMap::new();
+        for (tv, data) in self.tensors.iter() {
+            let axis = |axis: &AxisRef| match *axis {
+                AxisRef::Axis(axis) => self.axes[axis].name.clone(),
+                AxisRef::Broadcast(axis) => format!("({})", self.axes[axis].name),
+            };
+            let axes: Vec<String> = data.axes.iter().map(axis).collect();
+            text.push_str(&format!("{} %{} [{}] {}", data.source, data.name, axes.join(", "), data.memory.name()));
+            if data.op.is_some() {
+                let loops = self.loops_list(tv);
+                match first.get(&loops) {
+                    Some(other) => text.push_str(&format!(", loops of %{other}")),
+                    None => text.push_str(&format!(", loops [{loops}]")),
+                }
+                first.entry(loops).or_insert(&data.name);
+                text.push_str(&format!(", inline_at {}", data.inline_at));
+            }
+            text.push('\n');
+        }
+        text
     }
 
     /// The schedule as text.
@@ -127,5 +164,32 @@ impl ScheduledFusion {
             text.push('\n');
         }
         text
+    }
+}
+
+/// What a schedule makes of each tensor of a fusion, a line each.
+pub fn scheduled_tensors(fusion: &Fusion, text: &str) -> Result<String> {
+    Ok(schedule_by_text(&scheduled_fusion(fusion)?, text)?.tensors_text())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_have_their_axes_and_loops() {
+        let text = "fusion @turned(%x: f32[?, ?], %w: f32[1, ?]) {\n  %0 = add %x, %w\n  %1 = permute %0 dims(1, 0)\n  return %1\n}\n";
+        let fusion = crate::text::parse_one(text).unwrap();
+        let steps = "cache_after %x\nparallelize d0 grid_x\npropagate d0, d1\ninline_at %0 1\n";
+        let lines = scheduled_tensors(&fusion, steps).unwrap();
+        let expected = [
+            "t0 %x [d0, d1] global",
+            "t1 %w [(d0), d1] global",
+            "t2 %0 [d0, d1] local, loops [d0 -> grid_x, d1], inline_at 1",
+            "t3 %1 [d1, d0] local, loops of %0, inline_at 0",
+            "t3 %1_out0 [d1, d0] global, loops of %0, inline_at 0",
+            "t0 %x_r [d0, d1] local, loops of %0, inline_at 0",
+        ];
+        assert_eq!(lines.lines().collect::<Vec<_>>(), expected);
     }
 }

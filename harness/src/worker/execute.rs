@@ -507,7 +507,7 @@ pub(crate) fn show(case: &Case, stage: Stage, session: &Session, seed: u64) -> R
         return Ok(format!("{}{}", pipeline::print(&fusion), made.collect::<String>()));
     }
     if stage == Stage::Schedule {
-        return Ok(golden::of_kernels(&*program(case, session)?, golden::schedule_block));
+        return Ok(golden::of_kernels(&*program(case, session)?, golden::schedule_in_full));
     }
     if !matches!(stage, Stage::Sim | Stage::Profile | Stage::Ref) {
         return Ok(stage_text(&*program(case, session)?, stage.name()).unwrap_or_default());

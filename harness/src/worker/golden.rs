@@ -6,6 +6,8 @@ use crate::outcome::Bless;
 use engine::compile::Plan;
 use engine::kernel::{self, Kernel};
 use engine::program::Program;
+use engine::schedule::scheduled_tensors;
+use engine::text;
 
 /// The texts that are others, in words, and their rewritten form.
 pub(crate) fn check(case: &Case, program: &Program) -> (Vec<String>, Vec<Bless>) {
@@ -46,12 +48,21 @@ pub(super) fn schedule_text(plan: &Plan) -> String {
     format!("scheduler {}\n{}\n{}", plan.scheduler(), plan.params_text(), plan.schedule_text())
 }
 
-/// The schedule as a block that a case may have, below who made it and his parameters.
-pub(super) fn schedule_block(plan: &Plan) -> String {
-    let head = [format!("scheduler {}", plan.scheduler()), plan.params_text().to_string()];
-    let head = head.iter().filter(|line| !line.is_empty()).map(|line| format!(";; {line}\n"));
+/// The schedule as a block that a case may have, below who made it and his parameters; then the
+/// fusion that it schedules, and what the steps make of its tensors.
+pub(super) fn schedule_in_full(plan: &Plan) -> String {
+    let head = format!("scheduler {}\n{}", plan.scheduler(), plan.params_text());
+    let head = head.lines().map(|line| format!(";; {line}\n"));
     let steps = plan.schedule_text().lines().map(|step| format!(";   {step}\n"));
-    format!("{}; schedule {{\n{}; }}\n", head.collect::<String>(), steps.collect::<String>())
+    let tensors = scheduled_tensors(plan.fusion(), plan.schedule_text()).unwrap_or_else(|refused| refused.to_string());
+    let below = format!("{}{tensors}", text::print(plan.fusion()));
+    let below = below.lines().map(|line| format!(";; {line}\n"));
+    format!(
+        "{}; schedule {{\n{}; }}\n{}",
+        head.collect::<String>(),
+        steps.collect::<String>(),
+        below.collect::<String>()
+    )
 }
 
 /// A text of a plan's kernel. Its name ends with a hash of all the rest, so that

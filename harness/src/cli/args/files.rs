@@ -18,7 +18,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         "--stage",
         "STAGE,...",
         Commands::of(&[Command::Show]),
-        "what to print: fusion python segments graph (of segments, as SVG) program schedule kernel cuda sim profile ref (default: fusion)",
+        "what to print: fusion python preseg segments graph (of segments, as SVG) program schedule kernel cuda sim profile ref (default: fusion)",
         |args, given| {
             args.files.stages.extend(given.words(&Stage::ALL)?);
             Ok(())
