@@ -5,12 +5,10 @@
 //!
 //! A library computes it of the sum before that is rounded. The language demands the rounding: what
 //! `matmul` and `linear` return has the type of their operands. And NaN counts: on the GPU, cublasLt's
-//! relu keeps it in `f32`, while in `f16` and `bf16` it depends on the algorithm. So an activation is
-//! taken only where none of this makes a difference, of `f32`, where what is returned is the sum as the
+//! relu keeps it or gives 0, by the algorithm (in 16 bits often, in `f32` where sums have one term), so no
+//! form of relu is taken. Nor is any activation but of `f32`, where what is returned is the sum as the
 //! library has it:
 //!
-//! * relu that keeps NaN: `relu`, `maximum`, `where(x < 0, 0, x)`. `where(x > 0, x, 0)` and
-//!   `threshold x, 0, 0` give 0 for it.
 //! * gelu in the form with `tanh`, which is the library's; that with `erf` is another function.
 
 use crate::fusion::{Fusion, Op, OpId, OpKind, Operand, TensorId};
@@ -196,7 +194,6 @@ impl Chain<'_> {
             return None;
         }
         match found {
-            Seen::Relu => Some(Activation::Relu),
             Seen::Polynomial(whole) => {
                 let inner = self.inner.as_ref()?;
                 let is_gelu = whole.is_close(&[((1, 0), 0.5), ((1, 1), 0.5)])

@@ -238,13 +238,13 @@ const LINEAR: &str = "%0 = linear %x, %w bias(%b)\n";
 
 #[test]
 fn activations_that_libraries_compute() {
-    let relu = |ops: usize| Some((Activation::Relu, ops));
+    // Of relu, algorithms disagree about NaN.
     for condition in ["lt %0, 0.0", "le %0, 0.0", "gt 0.0, %0"] {
         let lines = format!("{LINEAR}%1 = {condition}\n%2 = where %1, 0.0, %0\n%3 = exp %2\nreturn %3");
-        check_activation("f32", &lines, relu(2));
+        check_activation("f32", &lines, None);
     }
     for one in ["relu %0", "maximum %0, 0.0", "maximum 0.0, %0"] {
-        check_activation("f32", &format!("%0 = matmul %x, %w\n%1 = {one}\nreturn %1"), relu(1));
+        check_activation("f32", &format!("%0 = matmul %x, %w\n%1 = {one}\nreturn %1"), None);
     }
     let gelu = |ops: usize| Some((Activation::Gelu, ops));
     check_activation("f32", &format!("{LINEAR}%1 = gelu_tanh %0\nreturn %1"), gelu(9));
