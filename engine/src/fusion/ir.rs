@@ -5,7 +5,7 @@
 
 use super::ops::Call;
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value};
-use crate::util::{PrimaryMap, entity_id};
+use crate::util::{PrimaryMap, SecondaryMap, entity_id};
 use std::collections::BTreeSet;
 
 entity_id!(
@@ -246,6 +246,19 @@ impl Fusion {
             Operand::Tensor(t) => Some(*t),
             Operand::Scalar(_) => None,
         })
+    }
+
+    /// The operations that read each tensor, each of them once, in order.
+    pub fn readers(&self) -> SecondaryMap<TensorId, Vec<OpId>> {
+        let mut readers: SecondaryMap<TensorId, Vec<OpId>> = SecondaryMap::new();
+        for op in self.ops.ids() {
+            for tensor in self.tensor_inputs(op) {
+                if readers[tensor].last() != Some(&op) {
+                    readers[tensor].push(op);
+                }
+            }
+        }
+        readers
     }
 
     /// The constant value of a scalar, if it is one.

@@ -4,15 +4,13 @@
 //! activation of its result, which nothing else reads.
 //!
 //! A library computes it of the sum before that is rounded. The language demands the rounding: what
-//! `matmul` and `linear` return has the type of their operands. And NaN counts: on the GPU, cublasLt's
-//! relu keeps it or gives 0, by the algorithm (in 16 bits often, in `f32` where sums have one term), so no
-//! form of relu is taken. Nor is any activation but of `f32`, where what is returned is the sum as the
-//! library has it:
-//!
-//! * gelu in the form with `tanh`, which is the library's; that with `erf` is another function.
+//! `matmul` and `linear` return has the type of their operands. So only activations of `f32` are taken,
+//! where what is returned is the sum as the library has it: gelu in the form with `tanh`, which is the
+//! library's; that with `erf` is another function. Relu is never taken: on the GPU, cublasLt's keeps NaN
+//! or gives 0, by the algorithm (in 16 bits often, in `f32` where sums have one term).
 
 use crate::fusion::{Fusion, Op, OpId, OpKind, Operand, TensorId};
-use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp};
+use crate::num::{BinaryOp, DType, UnaryOp};
 use crate::util::SecondaryMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +19,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Activation {
     /// Nothing.
     None,
-    /// 0 where `x` is below 0, else `x`, which may be NaN.
-    Relu,
     /// `x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2`.
     Gelu,
 }
@@ -45,7 +41,7 @@ pub fn find_activation(
     kept: &dyn Fn(TensorId) -> bool,
 ) -> Option<FoundActivation> {
     let of = fusion.ops[product].output();
-    let mut seen = BTreeMap::from([(of, Seen::Polynomial(Polynomial::x()))]);
+    let mut seen = BTreeMap::from([(of, Polynomial::x())]);
     let mut chain = Chain { fusion, inner: None };
     if fusion.tensors[of].dtype != DType::F32 || kept(of) {
         return None;
@@ -79,17 +75,8 @@ const GELU_CUBE: f64 = 0.044715;
 /// How far a constant may be from its value, relatively: it is written in `f32`.
 const CLOSE: f64 = 4.0 * f32::EPSILON as f64;
 
-/// What a tensor is as a function of the product's result `x`.
-#[derive(Clone, Debug, PartialEq)]
-enum Seen {
-    Polynomial(Polynomial),
-    /// `x < 0`, or `x <= 0`, which is the same choice between `x` and 0.
-    IsNegative,
-    /// 0 where `x` is below 0, else `x`.
-    Relu,
-}
-
-/// A polynomial in `x` and `tanh(...)`: factors by the powers of both.
+/// What a tensor is as a function of the product's result `x`: a polynomial in `x` and `tanh(...)`, factors by the
+/// powers of both.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Polynomial(BTreeMap<(u32, u32), f64>);
 
@@ -126,6 +113,12 @@ impl Polynomial {
         Some(product)
     }
 
+    /// Without powers whose factors are 0, which a number may be.
+    fn simplified(mut self) -> Self {
+        self.0.retain(|_, factor| *factor != 0.0);
+        self
+    }
+
     /// Whether it has these factors, as far as constants in `f32` say.
     fn is_close(&self, factors: &[((u32, u32), f64)]) -> bool {
         let is_factor = |(powers, value): &((u32, u32), f64)| {
@@ -144,92 +137,55 @@ struct Chain<'a> {
 
 impl Chain<'_> {
     /// What an operation makes of tensors on the chain; none if it is not part of an activation.
-    fn see(&mut self, op: &Op, seen: &BTreeMap<TensorId, Seen>) -> Option<Seen> {
-        let operands: Vec<Seen> = op.inputs.iter().map(|operand| self.operand(operand, seen)).collect::<Option<_>>()?;
+    fn see(&mut self, op: &Op, seen: &BTreeMap<TensorId, Polynomial>) -> Option<Polynomial> {
+        let operands: Vec<Polynomial> =
+            op.inputs.iter().map(|operand| self.operand(operand, seen)).collect::<Option<_>>()?;
         match (&op.kind, &operands[..]) {
-            (OpKind::Cast(to), [Seen::Polynomial(x)]) if x.is_x() && *to == DType::F32 => Some(operands[0].clone()),
-            (OpKind::Unary(UnaryOp::Relu), [x]) if is_x(x) => Some(Seen::Relu),
-            (OpKind::Binary(BinaryOp::Maximum), [x, zero] | [zero, x]) if is_x(x) && is_zero(zero) => Some(Seen::Relu),
-            (OpKind::Binary(BinaryOp::Lt | BinaryOp::Le), [x, zero]) if is_x(x) && is_zero(zero) => {
-                Some(Seen::IsNegative)
-            }
-            (OpKind::Binary(BinaryOp::Gt | BinaryOp::Ge), [zero, x]) if is_x(x) && is_zero(zero) => {
-                Some(Seen::IsNegative)
-            }
-            (OpKind::Ternary(TernaryOp::Where), [Seen::IsNegative, zero, x]) if is_x(x) && is_zero(zero) => {
-                Some(Seen::Relu)
-            }
-            (OpKind::Unary(op), [Seen::Polynomial(x)]) => self.unary(*op, x),
-            (OpKind::Binary(op), [Seen::Polynomial(a), Seen::Polynomial(b)]) => binary(*op, a, b),
+            (OpKind::Cast(DType::F32), [x]) if x.is_x() => Some(x.clone()),
+            (OpKind::Unary(op), [x]) => self.unary(*op, x),
+            (OpKind::Binary(op), [a, b]) => binary(*op, a, b),
             _ => None,
         }
-        .map(simplified)
+        .map(Polynomial::simplified)
     }
 
-    fn operand(&self, operand: &Operand, seen: &BTreeMap<TensorId, Seen>) -> Option<Seen> {
+    fn operand(&self, operand: &Operand, seen: &BTreeMap<TensorId, Polynomial>) -> Option<Polynomial> {
         match *operand {
             Operand::Tensor(tensor) => seen.get(&tensor).cloned(),
             Operand::Scalar(scalar) => {
                 let is_real = self.fusion.scalars[scalar].dtype != DType::Bool;
                 let value = self.fusion.const_scalar(scalar).filter(|_| is_real)?;
-                Some(Seen::Polynomial(Polynomial::number(value.as_f64())))
+                Some(Polynomial::number(value.as_f64()))
             }
         }
     }
 
-    fn unary(&mut self, op: UnaryOp, x: &Polynomial) -> Option<Seen> {
+    fn unary(&mut self, op: UnaryOp, x: &Polynomial) -> Option<Polynomial> {
         match op {
-            UnaryOp::Neg => Some(Seen::Polynomial(Polynomial::default().plus(x, -1.0))),
+            UnaryOp::Neg => Some(Polynomial::default().plus(x, -1.0)),
             UnaryOp::Tanh if self.inner.is_none() => {
                 self.inner = Some(x.clone());
-                Some(Seen::Polynomial(Polynomial(BTreeMap::from([((0, 1), 1.0)]))))
+                Some(Polynomial(BTreeMap::from([((0, 1), 1.0)])))
             }
             _ => None,
         }
     }
 
     /// The activation that a result is, if it is one in the type of the product.
-    fn activation(&self, op: &Op, found: &Seen) -> Option<Activation> {
-        if self.fusion.tensors[op.output()].dtype != DType::F32 {
-            return None;
-        }
-        match found {
-            Seen::Polynomial(whole) => {
-                let inner = self.inner.as_ref()?;
-                let is_gelu = whole.is_close(&[((1, 0), 0.5), ((1, 1), 0.5)])
-                    && inner.is_close(&[((1, 0), GELU_SCALE), ((3, 0), GELU_SCALE * GELU_CUBE)]);
-                is_gelu.then_some(Activation::Gelu)
-            }
-            _ => None,
-        }
+    fn activation(&self, op: &Op, found: &Polynomial) -> Option<Activation> {
+        let inner = self.inner.as_ref().filter(|_| self.fusion.tensors[op.output()].dtype == DType::F32)?;
+        let is_gelu = found.is_close(&[((1, 0), 0.5), ((1, 1), 0.5)])
+            && inner.is_close(&[((1, 0), GELU_SCALE), ((3, 0), GELU_SCALE * GELU_CUBE)]);
+        is_gelu.then_some(Activation::Gelu)
     }
 }
 
-fn is_x(seen: &Seen) -> bool {
-    matches!(seen, Seen::Polynomial(x) if x.is_x())
-}
-
-fn is_zero(seen: &Seen) -> bool {
-    matches!(seen, Seen::Polynomial(x) if x.0.values().all(|factor| *factor == 0.0))
-}
-
-/// Without powers whose factors are 0, which a number may be.
-fn simplified(seen: Seen) -> Seen {
-    match seen {
-        Seen::Polynomial(Polynomial(mut factors)) => {
-            factors.retain(|_, factor| *factor != 0.0);
-            Seen::Polynomial(Polynomial(factors))
-        }
-        other => other,
-    }
-}
-
-fn binary(op: BinaryOp, a: &Polynomial, b: &Polynomial) -> Option<Seen> {
+fn binary(op: BinaryOp, a: &Polynomial, b: &Polynomial) -> Option<Polynomial> {
     let number = |x: &Polynomial| match x.0.first_key_value() {
         Some(((0, 0), value)) if x.0.len() == 1 => Some(*value),
         _ => None,
     };
-    let made = match op {
+    Some(match op {
         BinaryOp::Add => a.plus(b, 1.0),
         BinaryOp::Sub => a.plus(b, -1.0),
         BinaryOp::Mul => a.times(b)?,
@@ -240,15 +196,13 @@ fn binary(op: BinaryOp, a: &Polynomial, b: &Polynomial) -> Option<Seen> {
             _ => return None,
         },
         _ => return None,
-    };
-    Some(Seen::Polynomial(made))
+    })
 }
 
 impl std::fmt::Display for Activation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::None => "nothing",
-            Self::Relu => "relu",
             Self::Gelu => "gelu (tanh)",
         })
     }

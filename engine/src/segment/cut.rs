@@ -636,11 +636,7 @@ fn activation_of(fusion: &Fusion, product: OpId) -> Option<Activation> {
     if fusion.ops.len() == 1 {
         return Some(Activation::None);
     }
-    let mut readers: SecondaryMap<TensorId, Vec<OpId>> = SecondaryMap::new();
-    for op in fusion.ops.ids() {
-        fusion.tensor_inputs(op).for_each(|tensor| readers[tensor].push(op));
-    }
-    let found = find_activation(fusion, product, &readers, &|tensor| fusion.outputs.contains(&tensor))?;
+    let found = find_activation(fusion, product, &fusion.readers(), &|tensor| fusion.outputs.contains(&tensor))?;
     (found.ops.len() + 1 == fusion.ops.len()).then_some(found.activation)
 }
 

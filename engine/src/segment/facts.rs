@@ -64,15 +64,9 @@ impl<'a> OpFacts<'a> {
                 long_rows.set(id, row > longest_row || across);
             }
         }
-        let mut readers: SecondaryMap<TensorId, Vec<OpId>> = SecondaryMap::new();
         let mut host = SecondaryMap::new();
         for (id, op) in fusion.ops.iter() {
             host.set(id, aliases.ops[id] || !has_kernel_form(fusion, op));
-            for tensor in fusion.tensor_inputs(id) {
-                if readers[tensor].last() != Some(&id) {
-                    readers[tensor].push(id);
-                }
-            }
         }
         let mut cuts = SecondaryMap::new();
         for op in cut_results.iter().filter_map(|tensor| fusion.definition(*tensor)) {
@@ -93,7 +87,7 @@ impl<'a> OpFacts<'a> {
             with_product,
             aliases,
             cuts,
-            readers,
+            readers: fusion.readers(),
             returned,
         };
         if libraries {

@@ -104,13 +104,10 @@ fn one(dtype: DType) -> Factor {
 fn epilogue(product: &Product) -> cublasLtEpilogue_t {
     use cublasLtEpilogue_t::{
         CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS,
-        CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_RELU_BIAS,
     };
     match (product.activation, product.bias == Bias::Row) {
         (Activation::None, false) => CUBLASLT_EPILOGUE_DEFAULT,
         (Activation::None, true) => CUBLASLT_EPILOGUE_BIAS,
-        (Activation::Relu, false) => CUBLASLT_EPILOGUE_RELU,
-        (Activation::Relu, true) => CUBLASLT_EPILOGUE_RELU_BIAS,
         (Activation::Gelu, false) => CUBLASLT_EPILOGUE_GELU,
         (Activation::Gelu, true) => CUBLASLT_EPILOGUE_GELU_BIAS,
     }
