@@ -231,7 +231,8 @@ impl Exprs<'_> {
             Abs => PrintedExpr::call(self.lib("wrap_abs"), &[&a]),
             Relu => {
                 let zero = self.zero(dtype);
-                select(&compare("<", Prec::Relation, &a, &zero), &zero, &a)
+                let result = select(&compare("<", Prec::Relation, &a, &zero), &zero, &a);
+                self.hold_bytes(result, dtype)
             }
             Neg if dtype == DType::Bool => a,
             Neg => PrintedExpr::call(self.lib("wrap_neg"), &[&a]),
@@ -453,7 +454,7 @@ impl Exprs<'_> {
         let dtype = self.kernel.exprs.dtype(c);
         let (a, b, c) = (self.text(a), self.text(b), self.text(c));
         if op == TernaryOp::Where {
-            return select(&a, &b, &c);
+            return self.hold_bytes(select(&a, &b, &c), dtype);
         }
         if dtype.is_reduced_float() {
             let [a, b, c] = [a, b, c].map(|x| self.cast(x, dtype, DType::F32));
@@ -477,13 +478,28 @@ impl Exprs<'_> {
                 let low = PrintedExpr::call(self.lib("max_nan"), &[&a, &b]);
                 PrintedExpr::call(self.lib("min_nan"), &[&low, &c])
             }
-            TernaryOp::Clamp => PrintedExpr::call(self.lib("int_clamp"), &[&a, &b, &c]),
+            TernaryOp::Clamp => {
+                let result = PrintedExpr::call(self.lib("int_clamp"), &[&a, &b, &c]);
+                self.hold_bytes(result, dtype)
+            }
             TernaryOp::Lerp => {
                 let function = if dtype.is_float() { "lerp" } else { "int_lerp" };
                 PrintedExpr::call(self.lib(function), &[&a, &b, &c])
             }
             TernaryOp::Threshold if dtype.is_float() => PrintedExpr::call(self.lib("threshold"), &[&a, &b, &c]),
-            TernaryOp::Threshold => select(&compare(">", Prec::Relation, &a, &b), &a, &c),
+            TernaryOp::Threshold => {
+                let result = select(&compare(">", Prec::Relation, &a, &b), &a, &c);
+                self.hold_bytes(result, dtype)
+            }
+        }
+    }
+
+    /// Keeps the assembler from making one instruction of a choice between two bytes and a
+    /// comparison of what was chosen: see `held` in the library.
+    fn hold_bytes(&mut self, chosen: PrintedExpr, dtype: DType) -> PrintedExpr {
+        match dtype {
+            DType::I8 | DType::U8 => PrintedExpr::call(self.lib("held"), &[&chosen]),
+            _ => chosen,
         }
     }
 }

@@ -143,18 +143,22 @@ template <class T> __device__ inline T wrap_sub(T a, T b) { return (T)((unsigned
 //@ wrap_mul :
 template <class T> __device__ inline T wrap_mul(T a, T b) { return (T)((unsigned long long)a * (unsigned long long)b); }
 //@ held :
-// The same number, which the assembler does not look through. That of CUDA 13.0 makes one
-// instruction of max(max(a, -b), c) on 32-bit integers, and loses the sign of b.
+// The same number, which the assembler does not look through. That of CUDA 13.0
+// - makes one instruction of max(max(a, -b), c) on 32-bit integers, and loses the sign of b;
+// - makes one instruction of m = max(a, b) and m == b on 16-bit integers, which bytes are
+//   computed in, and answers m == b for the upper half of the register.
 template <class T> __device__ inline T held(T x) { return x; }
 __device__ inline int held(int x) {
   int r;
   asm("prmt.b32 %0, %1, 0, 0x3210;" : "=r"(r) : "r"(x));
   return r;
 }
+__device__ inline signed char held(signed char x) { return (signed char)held((int)x); }
+__device__ inline unsigned char held(unsigned char x) { return (unsigned char)held((int)x); }
 //@ int_min : held
-template <class T> __device__ inline T int_min(T a, T b) { return (T)held((int)(b < a ? b : a)); }
+template <class T> __device__ inline T int_min(T a, T b) { return held(b < a ? b : a); }
 //@ int_max : held
-template <class T> __device__ inline T int_max(T a, T b) { return (T)held((int)(a < b ? b : a)); }
+template <class T> __device__ inline T int_max(T a, T b) { return held(a < b ? b : a); }
 //@ wrap_neg : held
 template <class T> __device__ inline T wrap_neg(T a) { return held((T)(0ULL - (unsigned long long)a)); }
 //@ wrap_abs : wrap_neg
