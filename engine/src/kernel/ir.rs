@@ -415,7 +415,7 @@ pub enum AtomicOp {
     Min,
 }
 
-/// Which caches a global access should use.
+/// Which caches a global access should use, and what a store to registers should be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CacheHint {
     /// The default.
@@ -428,6 +428,9 @@ pub enum CacheHint {
     /// All caches, and no register: read anew by each access, so that the value
     /// need not be held from one to the next.
     Again,
+    /// Of a store of an `i32` to a local array: stays in its register, and is not computed
+    /// again where it is read.
+    Held,
 }
 
 /// How a kernel is launched.

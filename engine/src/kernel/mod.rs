@@ -29,6 +29,9 @@
 //! [`Expr::Approx`] says how else it is computed; [`approximate`] is the pass that
 //! decides it.
 //!
+//! **Lanes.** Which lanes of a vector lie in a row that starts at an odd place is asked of a mask, which all rows of
+//! a thread share: [`mask_lanes`] is the pass that makes it.
+//!
 //! **Divisions.** Index arithmetic divides by what sizes decide as often as not. A parameter may hold
 //! what replaces such a division by a multiplication ([`ParamKind::Reciprocal`]); [`add_reciprocals`] is
 //! the pass that adds them.
@@ -46,6 +49,7 @@ mod build;
 mod exprs;
 mod facts;
 mod ir;
+mod lane_masks;
 mod limits;
 mod order;
 mod parse;
@@ -68,6 +72,7 @@ pub use ir::{
     MIN_ASYNC_BYTES, Origin, Param, ParamId, ParamKind, Scope, ShuffleMode, Space, Special, Stmt, StmtKind, Unroll,
     ValueKind, Var, VarId,
 };
+pub use lane_masks::mask_lanes;
 pub use limits::{MAX_PARAM_BYTES, check_limits, shared_bytes};
 pub use order::{Agreement, Alarm, AlarmKind, OrderReport, ResultTerms, check_order, compare_at, result_terms};
 pub use parse::{check_text, parse};

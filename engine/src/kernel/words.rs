@@ -52,6 +52,7 @@ pub(super) const HINTS: &[(CacheHint, &str)] = &[
     (CacheHint::Streaming, ".streaming"),
     (CacheHint::Global, ".global"),
     (CacheHint::Again, ".again"),
+    (CacheHint::Held, ".held"),
 ];
 
 pub(super) const SHUFFLES: &[(ShuffleMode, &str)] =

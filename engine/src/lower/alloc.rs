@@ -121,7 +121,8 @@ fn array_of(facts: &Facts<'_>, tv: TvId, shared: &mut PrimaryMap<SharedId, Share
     let len = facts.batch_len(tv)?;
     if data.memory == Memory::Shared {
         let threads = facts.block_threads()?;
-        let align = if data.is_ring() { WIDE_ALIGN } else { data.dtype.bytes() as u32 };
+        let is_wide = data.is_ring() || facts.lanes_together(tv).is_some();
+        let align = if is_wide { WIDE_ALIGN } else { data.dtype.bytes() as u32 };
         return Ok(Array::PerThread(add(len * threads * stages, align)));
     }
     Ok(Array::Registers(len))

@@ -124,7 +124,7 @@ impl<'a> Lowering<'a> {
     /// The element of a local tensor's array in the loops that are open now:
     /// `((i0 * n1 + i1) * n2 + i2) ...` over its array loops, and in shared memory
     /// over the threads of the block, so that neighbours do not meet in a bank. Stages of a ring
-    /// are outermost, and the lanes of its vectors innermost, since copies move them together.
+    /// are outermost, and the lanes of vectors innermost, since they are moved together.
     pub(super) fn array_index(&mut self, tv: TvId) -> Result<ExprId> {
         let array = self.storage.arrays[tv];
         let stage = self.stage(tv)?;
@@ -136,8 +136,8 @@ impl<'a> Lowering<'a> {
             return Ok(self.b.exprs().add(start, index));
         }
         let mut loops = self.facts.array_loops(tv);
-        let is_vector = |own: &mut Loop| own.parallel == ParallelType::Vectorize;
-        let lanes = if stage.is_some() { loops.pop_if(is_vector) } else { None };
+        let lanes = self.facts.lanes_together(tv);
+        loops.truncate(loops.len() - usize::from(lanes.is_some()));
         let mut index = stage.map_or_else(|| self.b.int(0), |(stage, _)| stage);
         for own in loops {
             index = self.index_within(index, own)?;

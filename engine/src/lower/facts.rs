@@ -121,6 +121,14 @@ impl<'a> Facts<'a> {
             .collect()
     }
 
+    /// The loop over lanes that lie side by side in the shared memory in which each thread has elements
+    /// of its own, if there is one.
+    pub(super) fn lanes_together(&self, tv: TvId) -> Option<Loop> {
+        let data = &self.scheduled.tensors[tv];
+        let own = data.memory == Memory::Shared && data.tile.is_none();
+        self.array_loops(tv).last().copied().filter(|last| own && last.parallel == ParallelType::Vectorize)
+    }
+
     /// Whether a local tensor is one value in the loops that are open, and not an element of
     /// an array or a tile.
     pub(super) fn is_single(&self, tv: TvId) -> bool {

@@ -5,6 +5,9 @@
 //! test of its own. Fills are chosen for the whole kernel: the candidate under
 //! which most reductions need no test.
 //!
+//! Where rows start at odd places loads read over their ends, and what they find there must be replaced by the fill.
+//! That costs as much as a test, and pays where more reductions than loads do without one.
+//!
 //! The value of an expression outside is known when all its operands' are. One
 //! rule looks further: `x - max(x)` with `x` filled by minus infinity stays
 //! minus infinity outside. If the maximum itself is not finite, some element
@@ -13,7 +16,7 @@
 
 use super::facts::Facts;
 use crate::num::{BinaryOp, DType, DTypeClass, ReduceOp, UnaryOp, Value, eval};
-use crate::schedule::{AxisId, Compute, TvId, TvOp, TvOperand};
+use crate::schedule::{AxisId, Compute, TvId, TvOp, TvOperand, Xform};
 use crate::util::SecondaryMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,6 +84,8 @@ impl Outside {
                 best = Some((candidate, neutral));
             }
         }
+        // What is read over the ends of rows is replaced, lane by lane, by the fill: that costs as much as a test.
+        let best = best.filter(|(_, untested)| untested.len() > facts.loads_over_ends());
         best.map(|(fill, untested)| Self { fill, untested }).unwrap_or_default()
     }
 
@@ -115,6 +120,19 @@ fn fill_value(dtype: DType, fill: Option<ReduceOp>) -> Value {
 }
 
 impl Facts<'_> {
+    /// Loads of rows that start at odd places.
+    fn loads_over_ends(&self) -> usize {
+        let scheduled = self.scheduled;
+        let shifted = |tv: TvId| {
+            let axes = scheduled.tensors[tv].loop_axes();
+            let of_rows = axes.flat_map(|axis| scheduled.axes.roots_of(axis));
+            of_rows.into_iter().any(|root| scheduled.axes.uses(root).any(|xform| matches!(xform, Xform::Align { .. })))
+        };
+        let most = scheduled.tensors.values().map(|data| data.indexed().count()).max().unwrap_or(0);
+        let is_row = |tv: TvId| scheduled.tensors[tv].indexed().count() == most;
+        scheduled.tensors.ids().filter(|tv| self.loaded_from(*tv).is_some() && is_row(*tv) && shifted(*tv)).count()
+    }
+
     fn is_neutral_outside(&self, tv: TvId, known: &OutsideValues) -> bool {
         let data = &self.scheduled.tensors[tv];
         let Some(TvOp { compute: Compute::Reduce { op, .. }, inputs }) = &data.op else { return false };

@@ -294,10 +294,10 @@ impl Placing<'_> {
         let Some(TvOp { compute: Compute::Copy, inputs }) = &tensors[tv].op else { return None };
         let [TvOperand::Tv(from)] = *inputs.as_slice() else { return None };
         let in_registers = |tv: TvId| tensors[tv].memory == Memory::Local && along(tv);
-        // Lanes of a vector are neighbours in a tile along its rows, and in a ring of a thread's own.
+        // Lanes of a vector are neighbours in a tile along its rows, and in what a thread has of its own.
         let in_shared = |tv: TvId| match &tensors[tv].tile {
             Some(tile) => facts.is_inner_part(own.axis, tile.axes.last()),
-            None => tensors[tv].is_ring() && along(tv),
+            None => facts.lanes_together(tv) == Some(own),
         };
         match (is_vector, facts.is_global(from), facts.is_global(tv)) {
             (true, true, false) if in_registers(tv) || tensors[tv].is_ring() && in_shared(tv) => {
@@ -305,7 +305,7 @@ impl Placing<'_> {
             }
             (true, false, true) if in_registers(from) => Some(Wide::Store { tv, from, firsts: Vec::new() }),
             (true, false, false) => {
-                let (shared, local) = if tensors[tv].tile.is_some() { (tv, from) } else { (from, tv) };
+                let (shared, local) = if tensors[tv].memory == Memory::Shared { (tv, from) } else { (from, tv) };
                 (in_registers(local) && in_shared(shared)).then_some(Wide::Tile { tv, from })
             }
             _ => None,

@@ -7,7 +7,7 @@
 use super::context::Lowering;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{CacheHint, ExprId, MAX_ACCESS_BYTES};
-use crate::schedule::{AxisId, Columns, Loop, TvId};
+use crate::schedule::{AxisId, Columns, Loop, Memory, TvId};
 
 impl Lowering<'_> {
     /// The element of a tile in the open loops: `outer * n + column` over its axes.
@@ -55,10 +55,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// Emits a copy between registers and a tile, along whose innermost axis the lanes run, as
-    /// wide accesses, if it is provably aligned. Returns whether it did.
+    /// Emits a copy between registers and shared memory, along which the lanes run, as wide accesses, if it is provably aligned. Returns whether it did.
     pub(super) fn try_move_tile_vector(&mut self, tv: TvId, from: TvId, own: Loop) -> Result<bool> {
-        let writes = self.scheduled.tensors[tv].tile.is_some();
+        let writes = self.scheduled.tensors[tv].memory == Memory::Shared;
         let (tiled, local) = if writes { (tv, from) } else { (from, tv) };
         let lanes = self.facts.constant_extent(own.axis)?;
         let chunk = lanes.min(MAX_ACCESS_BYTES / self.scheduled.tensors[tv].dtype.bytes() as i64);

@@ -324,6 +324,9 @@ impl<'a> CudaPrinter<'a> {
                     let function = self.exprs.lib("store_streaming");
                     let dtype = self.exprs.type_name(self.kernel.buffers[to.buffer].dtype);
                     self.line(&format!("{function}<{dtype}>(&{element}, {value});"));
+                } else if *hint == CacheHint::Held {
+                    let function = self.exprs.lib("held");
+                    self.line(&format!("{element} = {function}({value});"));
                 } else {
                     self.line(&format!("{element} = {value};"));
                 }
@@ -397,7 +400,7 @@ impl<'a> CudaPrinter<'a> {
             CacheHint::Global => Some(self.exprs.lib("load_global")),
             CacheHint::Streaming if !is_written => Some(self.exprs.lib("load_streaming")),
             CacheHint::Again if !is_written => Some(self.exprs.lib("load_again")),
-            CacheHint::Default | CacheHint::Streaming | CacheHint::Again => None,
+            CacheHint::Default | CacheHint::Streaming | CacheHint::Again | CacheHint::Held => None,
         }
     }
 

@@ -143,8 +143,17 @@ impl Checker<'_> {
 
     /// Rules of every access; returns whether the index is sound.
     fn access(&mut self, stmt: &Stmt, access: Access, hint: CacheHint) -> bool {
-        let space = self.kernel.buffers[access.buffer].space;
-        if hint != CacheHint::Default && space != Space::Global {
+        let buffer = &self.kernel.buffers[access.buffer];
+        let (space, dtype) = (buffer.space, buffer.dtype);
+        let fits = match hint {
+            CacheHint::Default => true,
+            CacheHint::Streaming | CacheHint::Global | CacheHint::Again => space == Space::Global,
+            CacheHint::Held => {
+                let stores = matches!(stmt.kind, StmtKind::Store { .. });
+                stores && space == Space::Local && dtype == DType::I32
+            }
+        };
+        if !fits {
             self.report_at(stmt, || format!("cache hint {hint:?} on {space:?} memory"));
         }
         if !self.used(stmt, access.index) {
@@ -212,7 +221,7 @@ impl Checker<'_> {
             CacheHint::Default => bytes >= MIN_ASYNC_BYTES as usize,
             // Past the first-level cache goes the widest copy only.
             CacheHint::Global => bytes == MAX_ACCESS_BYTES as usize,
-            CacheHint::Streaming | CacheHint::Again => false,
+            CacheHint::Streaming | CacheHint::Again | CacheHint::Held => false,
         };
         if !fits {
             self.report_at(stmt, || format!("no asynchronous copy of {bytes} bytes with cache hint {hint:?}"));

@@ -343,6 +343,7 @@ fn vector_moves_have_one_local_side_and_provable_alignment() {
         k.b.mov((k.lanes, k.zero), (tile, k.zero), 4, hint);
     });
     check_refused("cache hint", |k| k.b.mov((k.lanes, k.zero), (k.tile, k.zero), 4, CacheHint::Streaming));
+    check_refused("cache hint Held", |k| k.b.mov((k.lanes, k.zero), (k.tile, k.zero), 4, CacheHint::Held));
 }
 
 #[test]

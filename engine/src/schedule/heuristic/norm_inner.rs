@@ -274,21 +274,24 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &No
         builder.rfactor(tv, &[lane])?;
     }
     builder.propagate(&order)?;
+    let mut staged = Vec::new();
     if let Some(turn) = turn {
-        stage_parameters(builder, turn, params)?;
+        staged = stage_parameters(builder, turn, params)?;
         recompute_in_turn(builder, turn, params)?;
     } else if params.min_blocks > 1 {
         builder.min_blocks(params.min_blocks as u32)?;
     }
     let state = builder.state();
     let loads: Vec<TvId> = state.tensors.ids().filter(|tv| is_load(state, *tv)).collect();
-    let limit = |tv: &TvId| {
-        let start = builder.outer_prefix(*tv);
-        let lane = state.tensors[*tv].loop_axes().position(|axis| axis == lane).unwrap_or(start);
-        (*tv, if is_early(state, params, *tv) { start } else { lane.max(start) })
+    let lane_depth = |tv: TvId| {
+        let start = builder.outer_prefix(tv);
+        state.tensors[tv].loop_axes().position(|axis| axis == lane).unwrap_or(start).max(start)
     };
+    let limit =
+        |tv: &TvId| (*tv, if is_early(state, params, *tv) { builder.outer_prefix(*tv) } else { lane_depth(*tv) });
     let mut keep: Vec<_> = loads.iter().map(limit).collect();
     keep.extend(keep_for_stores(builder, lane));
+    keep.extend(staged.into_iter().map(|read| (read, lane_depth(read))));
     builder.inline_most(&keep)?;
     if params.holding.loads == Loads::Ahead { prefetch_rows(builder, &loads, turn) } else { Ok(()) }
 }
@@ -306,18 +309,21 @@ fn is_early(state: &ScheduledFusion, params: &NormParams, load: TvId) -> bool {
     }
 }
 
-/// Moves the parameters that stay to shared memory, where they do.
-fn stage_parameters(builder: &mut ScheduleBuilder, turn: AxisId, params: &NormParams) -> Result<()> {
+/// Moves the parameters that stay to shared memory, where they do. Returns the registers that
+/// they are read into, a vector at a time.
+fn stage_parameters(builder: &mut ScheduleBuilder, turn: AxisId, params: &NormParams) -> Result<Vec<TvId>> {
     if params.holding.parameters != Parameters::Staged {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let state = builder.state();
     let stays = |tv: &TvId| is_load(state, *tv) && along_row(state, *tv, &params.reduced) && !state.depends(*tv, turn);
+    let mut read = Vec::new();
     for load in state.tensors.ids().filter(stays).collect::<Vec<_>>() {
         let staged = builder.cache_after(load)?;
         builder.set_memory(staged, Memory::Shared)?;
+        read.push(builder.cache_after(staged)?);
     }
-    Ok(())
+    Ok(read)
 }
 
 /// What is cheap to compute of parameters alone is computed in each turn, and

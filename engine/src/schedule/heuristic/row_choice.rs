@@ -33,6 +33,9 @@ pub(super) const MAX_PER_THREAD: i64 = 64;
 /// own results.
 const FEW_THREADS: i64 = 768;
 
+/// Threads of a multiprocessor that have 64 registers each.
+const MOST_CROWDED: i64 = 1024;
+
 /// Registers that a single block may lack by the model: it errs by as many.
 const TIGHT: i64 = 8;
 
@@ -104,16 +107,22 @@ fn is_asked_for(options: &Options, holding: Holding) -> bool {
 
 /// The ways to give a row to threads; none if it is longer than a block can hold.
 pub(super) fn tiles(cx: &CompileCx<'_>, shape: &RowShape) -> Vec<RowTile> {
+    let most_batch = (MAX_PER_THREAD / shape.vector).max(1);
+    // Rows that share a block may share its warps too: at odd places, where each thread has ends of a row to
+    // test, fewer of them have. Without others a row has a whole warp.
+    let shares = shape.has_rows && shape.shifted;
+    let parts = [4, 8, 16].into_iter().filter(|threads| shares && *threads < shape.vectors);
+    let parts = parts.map(|threads| RowTile { threads, batch: ceil_div(shape.vectors, threads) });
+    let parts = parts.filter(|tile| tile.batch <= most_batch);
     if shape.vectors <= WARP {
-        // Without rows to share the block, a row has a whole warp.
         let threads = if shape.has_rows { next_power_of_two(shape.vectors) } else { WARP };
-        return vec![RowTile { threads, batch: 1 }];
+        return parts.chain([RowTile { threads, batch: 1 }]).collect();
     }
     let most = i64::from(cx.device.max_threads_per_block);
-    (1..=(MAX_PER_THREAD / shape.vector).max(1))
+    let whole = (1..=most_batch)
         .flat_map(|batch| block_sizes(ceil_div(shape.vectors, batch)).map(move |threads| RowTile { threads, batch }))
-        .filter(|tile| tile.threads <= most)
-        .collect()
+        .filter(|tile| tile.threads <= most);
+    parts.chain(whole).collect()
 }
 
 /// A choice with its cost: whether it lacks registers, and thousandths of the time
@@ -141,6 +150,11 @@ fn weigh(
     }
     let roomy = model.blocks(registers, shared, threads.threads());
     let fitting = roomy.or_else(|| model.blocks(registers - TIGHT, shared, threads.threads()));
+    // Shifted parameters are converted and masks asked for in each row: with fewer registers than this the
+    // assembler does both again wherever they are used.
+    let crowded = shape.shifted && model.parameters > 1;
+    let most = if crowded { (MOST_CROWDED / threads.threads()).max(1) } else { i64::MAX };
+    let fitting = fitting.map(|blocks| blocks.min(most));
     let asked = cx.options.tuning.get("norm.threads_per_sm").map(|wanted| (wanted / threads.threads()).max(1));
     let blocks = asked.filter(|_| holding.turns).or(fitting).unwrap_or(1);
     let row_blocks = ceil_div(shape.rows, y);

@@ -1,0 +1,56 @@
+//! Expressions with other expressions in the place of variables.
+
+use crate::kernel::exprs::ExprArena;
+use crate::kernel::ir::{Expr, ExprId, VarId};
+use std::collections::BTreeMap;
+
+/// An expression in which variables are replaced, folded as lowering would have.
+pub(super) fn substitute(exprs: &mut ExprArena, root: ExprId, by: &BTreeMap<VarId, ExprId>) -> ExprId {
+    let mut done: BTreeMap<ExprId, ExprId> = BTreeMap::new();
+    // An expression is rebuilt behind its operands.
+    let mut open = vec![root];
+    while let Some(&id) = open.last() {
+        let expr = exprs[id].expr;
+        let missing: Vec<ExprId> = expr.operands().filter(|operand| !done.contains_key(operand)).collect();
+        if missing.is_empty() {
+            open.pop();
+            let new = match expr {
+                Expr::Var(var) => by.get(&var).copied().unwrap_or(id),
+                _ if expr.operands().all(|operand| done[&operand] == operand) => id,
+                _ => rebuilt(exprs, id, expr.map_operands(|operand| done[&operand])),
+            };
+            done.insert(id, new);
+        } else {
+            open.extend(missing);
+        }
+    }
+    done[&root]
+}
+
+/// An expression of new operands, of the type of an old one.
+fn rebuilt(exprs: &mut ExprArena, old: ExprId, expr: Expr) -> ExprId {
+    let dtype = exprs.dtype(old);
+    match expr {
+        Expr::Unary(op, a) => exprs.unary(op, a),
+        Expr::Binary(op, a, b) => exprs.binary(op, a, b),
+        Expr::Ternary(op, a, b, c) => exprs.ternary(op, a, b, c),
+        Expr::Index(op, a, b) => exprs.index(op, a, b),
+        Expr::Cast(a) => exprs.cast(a, dtype),
+        Expr::AsData(a) => exprs.as_data(a),
+        Expr::AsIndex(a) => exprs.as_index(a),
+        Expr::Approx(op, a) => exprs.approx(op, a),
+        Expr::Const(_) | Expr::Param(_) | Expr::Special(_) | Expr::Var(_) => old,
+    }
+}
+
+/// The variables that an expression reads.
+pub(super) fn variables(exprs: &ExprArena, root: ExprId) -> Vec<VarId> {
+    let (mut open, mut seen, mut found) = (vec![root], std::collections::BTreeSet::from([root]), Vec::new());
+    while let Some(id) = open.pop() {
+        match exprs[id].expr {
+            Expr::Var(var) => found.push(var),
+            other => open.extend(other.operands().filter(|operand| seen.insert(*operand))),
+        }
+    }
+    found
+}

@@ -1,0 +1,91 @@
+//! What becomes of tests of lanes, and that the same elements are written.
+
+use super::mask_lanes;
+use crate::kernel::{Kernel, bind, parse, print, result_terms, verify};
+use crate::num::DType;
+use crate::tensor::{ArgMeta, TensorMeta};
+
+/// Reads statements of blocks of 8 threads, which read `x` and write `y`, of `m` rows of `n` floats. A block has a row;
+/// its thread holds two vectors of it, those from `$e` on for `u` of 0 and 1.
+fn read(body: &str) -> Kernel {
+    let body = body.replace("$row", "blockIdx.x * n / 4 * 4 + (u * 8 + threadIdx.x) * 4");
+    let body = body.replace("$e", "(u * 8 + threadIdx.x) * 4 - blockIdx.x * n % 4");
+    let body = body.replace("$v", "(u * 8 + threadIdx.x) * 4 + v - blockIdx.x * n % 4");
+    let body = body.replace('{', "{\n").replace('}', "\n}\n");
+    let body: Vec<&str> = body.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let text = format!(
+        "kernel k index i32 {{
+  param m: i32 = size(0, 0)
+  param n: i32 = size(0, 1)
+  param *x = input(0)
+  param *y = output(0)
+  global x: f32[m * n] align 16
+  global y: f32[m * n] align 16
+  local a: f32[8] align 16
+  launch grid (m, 1, 1) block (8, 1, 1) max_threads 8 min_blocks 1
+{}
+}}
+",
+        body.join("\n")
+    );
+    let kernel = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    verify(&kernel).unwrap_or_else(|error| panic!("{error}"));
+    kernel
+}
+
+/// The kernel gets so many arrays of masks, keeps so many tests at the lower end, and writes what it wrote.
+#[track_caller]
+fn check(arrays: usize, left: usize, body: &str) -> String {
+    let before = read(body);
+    let mut after = before.clone();
+    mask_lanes(&mut after);
+    verify(&after).unwrap_or_else(|error| panic!("{error}"));
+    let text = print(&after);
+    assert_eq!((text.matches("store.held").count(), text.matches(">= 0").count()), (arrays, left), "{text}");
+    for (m, n) in [(3, 5), (5, 33), (4, 57), (2, 61), (1, 1), (2, 3), (7, 8)] {
+        let arg = ArgMeta::Tensor(TensorMeta { dtype: DType::F32, sizes: [m, n].into(), strides: [n, 1].into() });
+        let terms = |kernel: &Kernel| {
+            let launch = bind(kernel, std::slice::from_ref(&arg)).unwrap_or_else(|error| panic!("{error}"));
+            result_terms(kernel, &launch).unwrap_or_else(|error| panic!("{error}"))
+        };
+        let (was, is) = (terms(&before), terms(&after));
+        assert!(was.exhaustive && was == is, "{m} rows of {n}: {text}");
+    }
+    text
+}
+
+const LOAD: &str = "for u: i32 in 0..2 unroll { for v: i32 in 0..4 unroll {
+    if $v >= 0 && $v < n { let w: f32 = load x[$row + v]\n store a[u * 4 + v] = w } } }\n";
+const STORE: &str = "for u: i32 in 0..2 unroll {
+    if $e >= 0 && $e + 3 < n { move f32x4 y[$row] = a[u * 4] }
+    else { for v: i32 in 0..4 unroll { if $v >= 0 && $v < n { let w: f32 = load a[u * 4 + v]\n store y[$row + v] = w } } } }\n";
+
+#[test]
+fn all_tests_of_a_vector_ask_one_mask() {
+    let text = check(1, 0, &format!("{LOAD} {STORE}"));
+    assert_eq!((text.matches("load lanes").count(), text.matches("== 15").count()), (2, 1), "{text}");
+}
+
+#[test]
+fn what_holds_of_all_lanes_becomes_part_of_the_mask() {
+    let given = |text: &str| text.replace("if $", "if blockIdx.x < m && $");
+    let text = check(1, 0, &format!("{LOAD} {}", given(STORE)));
+    assert_eq!(text.matches("where(blockIdx.x < m, ").count(), 1, "{text}");
+    // Of several lanes' own questions none does.
+    let own = STORE.replace("if $v >= 0", "if v < m && $v >= 0");
+    assert!(check(1, 0, &format!("{LOAD} {own}")).contains("v < m && "));
+}
+
+#[test]
+fn lanes_outside_are_asked_for_too() {
+    let outside = "for u: i32 in 0..2 unroll { if $e + 3 >= 0 && $e < n && !($e >= 0 && $e + 3 < n) {
+        for v: i32 in 0..4 unroll { if !($v >= 0 && $v < n) { store a[u * 4 + v] = 0.0f32 } } } }\n";
+    let outside = outside.replace("!(", "logical_not(");
+    check(1, 0, &format!("{LOAD} {outside} {STORE}"));
+}
+
+#[test]
+fn what_is_not_known_at_the_start_is_asked_as_before() {
+    // Vectors of a loop that is not unrolled would need an array in memory.
+    check(0, 3, &format!("{LOAD} {STORE}").replace("0..2 unroll", "0..2"));
+}
