@@ -73,6 +73,53 @@ fn shards_are_joined_into_one_run() {
     check(&here, &["store", "verify"], 0, &["2 runs", "0 problems"]);
 }
 
+/// Kinds of crashes by their keys, as the folder of results has them.
+fn crashes(place: &Place) -> Vec<Value> {
+    let mut kinds: Vec<_> = std::fs::read_dir(place.path("results/crashes")).expect("a folder").flatten().collect();
+    kinds.sort_by_key(std::fs::DirEntry::file_name);
+    let read = |path: std::path::PathBuf| std::fs::read(path.join("bucket.json")).expect("a ledger");
+    kinds.iter().map(|kind| serde_json::from_slice(&read(kind.path())).expect("JSON")).collect()
+}
+
+/// What crashed in shards is counted with the joined run, once, and its evidence is there.
+#[test]
+fn crashes_of_shards_are_those_of_the_joined_run() {
+    let place = with_cases("join-crashes", 2);
+    let cases = ["--exact", "__fault.segv", "--exact", "__fault.abort", "--with-faults", "--retries", "0"];
+    for of in ["1/2", "2/2"] {
+        let folder = format!("shard-{}", &of[..1]);
+        let args = ["--ref", "--jobs", "1", "-q", "--shard", of, "--results", &folder];
+        check(&place, &[&args[..], &cases].concat(), 103, &["1 failed", "; new"]);
+    }
+    join(&place, &[1, 2], 103, &["2 cases of 2 shards", "CRASH __fault.segv  (crash.sigsegv)"]);
+    let joined = crashes(&place);
+    let run = &place.records()[0]["run_id"];
+    let families: BTreeSet<_> = joined.iter().filter_map(|crash| crash["family"].as_str()).collect();
+    assert_eq!(families, BTreeSet::from(["crash.abort in check", "crash.sigsegv in check"]));
+    for crash in &joined {
+        assert_eq!((&crash["count"], &crash["runs"], &crash["devices"]["ref0"]), (&1.into(), &1.into(), &1.into()));
+        assert_eq!(
+            (&crash["first"]["run"], crash["calls"].as_array().is_some_and(|calls| !calls.is_empty())),
+            (run, true)
+        );
+        let exemplar = place.path("results").join(crash["exemplar"].as_str().expect("a path"));
+        assert!(exemplar.join("crash.json").is_file(), "{}", exemplar.display());
+    }
+    // Once more, or by their own names: the same crashes.
+    join(&place, &[1, 2], 103, &["is here already"]);
+    check(&place, &["store", "merge", "shard-1"], 0, &["1 runs copied"]);
+    assert_eq!(crashes(&place), joined);
+    // Merged first, a shard tells of its crash itself.
+    let here = Place::empty("join-crashes-after");
+    let there = place.path("shard-1").display().to_string();
+    check(&here, &["store", "merge", &there], 0, &["1 runs copied"]);
+    let first = crashes(&here);
+    let all = [there, place.path("shard-2").display().to_string()];
+    check(&here, &["store", "join", &all[0], &all[1]], 103, &["2 cases of 2 shards"]);
+    let both = crashes(&here);
+    assert!(first.len() == 1 && both.len() == 2 && both.contains(&first[0]), "{first:?} {both:?}");
+}
+
 /// A shard that is not there makes the run incomplete; what it had is known, and run by whoever goes on.
 #[test]
 fn a_missing_shard_makes_the_run_incomplete() {

@@ -7,8 +7,13 @@
 //! those that stand apart; their spread is the noise. The last one, two, ... [`RECENT`] nights are held against it by
 //! Student's t. What is beyond [`FIRST`] (one night), [`SECOND`] (two) or [`MORE`] standard deviations of a normal
 //! distribution is told at once, as *new*. With [`SURE`] nights behind it, it is *confirmed* if it still stands beyond [`KEPT`], and else
-//! withdrawn: a single bad night is no change of level. The test `false_alarms` measures both rates, and `power` how soon
-//! changes are told.
+//! withdrawn: a single bad night is no change of level. One that begins later and stands out more takes its place before
+//! that. The test `false_alarms` measures both rates, and `power` how soon changes are told.
+//!
+//! How good that can be: two nights of a change of four standard deviations are off by a normal variable of mean 5.59 and
+//! deviation 1 (against 80 nights before, with the noise known). A test that is as quiet as this one has its limit at 3.24
+//! and tells 99.1 in 100 of them; this one, which has to learn the noise, 97.7. To tell 999 in 1,000 the limit would have to
+//! be 2.50, where one case in 80 is told falsely each night.
 //!
 //! Invariant: what is told after a night does not depend on later nights, but that later nights confirm, withdraw, or move
 //! its place by a night.
@@ -30,7 +35,7 @@ const LEAST_RATIO: f64 = 0.002;
 /// Nights this many robust standard deviations off the median do not make the level.
 const APART: f64 = 4.0;
 /// From the median absolute deviation to the standard deviation of a normal distribution.
-const MAD_TO_SIGMA: f64 = 1.4826;
+pub const MAD_TO_SIGMA: f64 = 1.4826;
 
 /// A change of level.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -193,7 +198,10 @@ impl<'a> Watch<'a> {
         let Some(best) = self.change(self.placed(&open), night) else { return };
         let now = Change { told: open.told, ..best };
         if night + 1 < now.at + SURE {
-            self.open = Some(now);
+            // A false one must not hide a change that begins meanwhile.
+            let better = |later: &Change| later.at > now.at + 1 && later.score.abs() > now.score.abs();
+            let later = self.look(night).filter(better).map(|later| Change { told: night, ..later });
+            self.open = Some(later.unwrap_or(now));
         } else if now.score.abs() > KEPT && now.ratio().abs() > LEAST_RATIO {
             self.since = now.at;
             self.levels.fill(None);
@@ -252,8 +260,8 @@ mod tests {
 
     /// A change of some standard deviations is told on its night or the next, is placed within a night, and stays.
     #[track_caller]
-    fn check_power(sigmas: f64, least: f64) {
-        let (mut noise, trials) = (Normal(sigmas.to_bits()), 400);
+    fn check_power(sigmas: f64, least: f64, least_placed: f64) {
+        let (mut noise, trials) = (Normal(sigmas.to_bits()), 2000);
         let (mut soon, mut placed) = (0, 0);
         for trial in 0..trials {
             let (at, sign) = (40 + trial % 80, if trial % 2 == 0 { 1.0 } else { -1.0 });
@@ -265,14 +273,25 @@ mod tests {
         }
         let (soon, placed) = (soon as f64 / trials as f64, placed as f64 / trials as f64);
         println!("{sigmas} sigma: told by the next night {soon:.4}, confirmed within a night of its place {placed:.4}");
-        assert!(soon >= least && placed >= 0.99, "{sigmas} sigma: {soon}, {placed}");
+        assert!(soon >= least && placed >= least_placed, "{sigmas} sigma: {soon}, {placed}");
     }
 
     #[test]
     fn power() {
-        check_power(4.0, 0.93);
-        check_power(5.0, 0.99);
-        check_power(8.0, 1.0);
+        check_power(4.0, 0.97, 0.98);
+        check_power(5.0, 0.996, 0.995);
+        check_power(8.0, 0.998, 0.998);
+    }
+
+    /// A night that is told falsely keeps no change that follows it from being told.
+    #[test]
+    fn a_false_alarm_hides_nothing() {
+        let mut series = Normal(5).nights(60, 100.0, 1.0);
+        series[50] = 104.5;
+        series[52..].iter_mut().for_each(|value| *value -= 6.0);
+        let told = |nights: usize| changes(&series[..nights]).last().map(|change| change.at);
+        assert!(told(51).is_some_and(|at| at.abs_diff(50) <= 1), "{:?}", told(51));
+        assert_eq!(told(54), Some(52));
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod slug;
 mod write;
 
 pub use crash::{Crash, Sight};
+pub use detect::MAD_TO_SIGMA;
 use detect::{LEAST, SURE};
 pub use diagram::{BoxId, Diagram, Look};
 pub use given::{CaseFact, Failed, Given, Quarantined};

@@ -1,6 +1,9 @@
 //! Finds case files and loads them all, within limits that are checked before
 //! anything is used: no path outside the folder, bounded files, ids, bytes and
 //! mistakes; nothing but regular files is opened for reading.
+//!
+//! Files are read and expanded on several threads, a few at a time, and taken in the
+//! order of their paths: what comes out does not depend on the threads.
 
 use super::expand::{Target, bytes_of, expand};
 use super::model::Case;
@@ -13,6 +16,8 @@ use std::collections::hash_map::Entry;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of a case file.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -26,6 +31,14 @@ const MAX_ENTRIES: usize = 200_000;
 const MAX_DEPTH: usize = 16;
 /// Mistakes after which no further file is read.
 const MAX_ERRORS: usize = 1000;
+/// Threads that expand files, at most: with more, starting them takes as long as they save.
+const MAX_THREADS: usize = 16;
+/// As much as the first thread has: a file is read alike on any of them.
+const STACK: usize = 8 << 20;
+/// Files for each thread between two looks at the limits, and bytes of their cases after which no further one is
+/// expanded before that.
+const FILES_A_THREAD: usize = 4;
+const BYTES_AHEAD: usize = 64 << 20;
 
 /// Every case below a folder, in the order of paths, or every error.
 #[derive(Clone, Debug, Default)]
@@ -50,32 +63,86 @@ pub fn load(dir: &Path, target: Target) -> Loaded {
     let mut taken = Taken::new();
     let mut crc = crc32fast::Hasher::new();
     let mut bytes = 0;
-    for path in paths {
-        let Some(source) = read(&path, &mut loaded.errors) else { continue };
-        loaded.files += 1;
-        crc.update(source.display.as_bytes());
-        crc.update(source.text.as_bytes());
-        let (cases, errors) = expand_any(&source, target);
-        loaded.errors.extend(errors);
-        bytes += cases.iter().map(bytes_of).sum::<usize>();
-        take(cases, &mut taken, &mut loaded);
-        let full = if loaded.cases.len() > MAX_IDS {
-            Some(format!("the case folder expands to more than {MAX_IDS} ids"))
-        } else if bytes > MAX_BYTES {
-            Some(format!("the cases of the folder have more than {MAX_BYTES} bytes of text together"))
-        } else if loaded.errors.len() > MAX_ERRORS {
-            Some(format!("more than {MAX_ERRORS} mistakes: further files are not read"))
-        } else {
-            None
-        };
-        if let Some(message) = full {
-            let note = "split the axes, or name a smaller folder or one file: --cases PATH";
-            loaded.errors.push(whole(&path, code::CASE_LIMIT, message, note));
-            break;
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(MAX_THREADS);
+    'files: for some in paths.chunks(threads * FILES_A_THREAD) {
+        for (path, file) in some.iter().zip(expand_ahead(some, threads, target)) {
+            let file = file.into_inner().unwrap_or_else(|| ExpandedFile::of(path, target));
+            bytes += file.bytes();
+            loaded.errors.extend(file.errors);
+            let Some(source) = file.source else { continue };
+            loaded.files += 1;
+            crc.update(source.display.as_bytes());
+            crc.update(source.text.as_bytes());
+            take(file.cases, &mut taken, &mut loaded);
+            if let Some(message) = beyond(&loaded, bytes) {
+                let note = "split the axes, or name a smaller folder or one file: --cases PATH";
+                loaded.errors.push(whole(path, code::CASE_LIMIT, message, note));
+                break 'files;
+            }
         }
     }
     loaded.fingerprint = crc.finalize();
     loaded
+}
+
+/// The limit that all files together exceed, if they do.
+fn beyond(loaded: &Loaded, bytes: usize) -> Option<String> {
+    if loaded.cases.len() > MAX_IDS {
+        Some(format!("the case folder expands to more than {MAX_IDS} ids"))
+    } else if bytes > MAX_BYTES {
+        Some(format!("the cases of the folder have more than {MAX_BYTES} bytes of text together"))
+    } else if loaded.errors.len() > MAX_ERRORS {
+        Some(format!("more than {MAX_ERRORS} mistakes: further files are not read"))
+    } else {
+        None
+    }
+}
+
+/// A file that was read, as far as it could be.
+#[derive(Default)]
+struct ExpandedFile {
+    source: Option<Source>,
+    cases: Vec<Case>,
+    errors: Vec<CaseError>,
+}
+
+impl ExpandedFile {
+    fn of(path: &Path, target: Target) -> Self {
+        let mut errors = Vec::new();
+        let Some(source) = read(path, &mut errors) else { return Self { errors, ..Self::default() } };
+        let (cases, more) = expand_any(&source, target);
+        errors.extend(more);
+        Self { source: Some(source), cases, errors }
+    }
+
+    /// Of its cases.
+    fn bytes(&self) -> usize {
+        self.cases.iter().map(bytes_of).sum()
+    }
+}
+
+/// Some files, expanded on several threads; a place is empty where that would have been too much at a time.
+fn expand_ahead(paths: &[PathBuf], threads: usize, target: Target) -> Vec<OnceLock<ExpandedFile>> {
+    let done: Vec<OnceLock<ExpandedFile>> = paths.iter().map(|_| OnceLock::new()).collect();
+    let (next, bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = || {
+        while bytes.load(Ordering::Relaxed) < BYTES_AHEAD {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(path) = paths.get(at) else { return };
+            let file = ExpandedFile::of(path, target);
+            bytes.fetch_add(file.bytes(), Ordering::Relaxed);
+            let _ = done[at].set(file);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(paths.len()) {
+            if std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
+    done
 }
 
 /// All `*.fuse` and `*.py` files below `dir`, or the one file, in order.

@@ -4,8 +4,8 @@ use super::Failure;
 use super::args::{DeviceArg, DeviceOptions, usage};
 use crate::case::Target;
 use crate::device::{
-    Gpu, GpuDecision, GpuLock, GpuPolicy, Nvidia, Nvml, Selection, WantedGpus, find_nvrtc, find_sanitizer, hold,
-    lock_folder, open, sanitizer_places, select,
+    Gpu, GpuDecision, GpuLock, GpuPolicy, Nvidia, Nvml, Selection, WantedGpus, find_sanitizer, hold, lock_folder, open,
+    sanitizer_places, select,
 };
 use crate::dispatch::SlotSpec;
 use crate::evidence::sanitizer::{Sample, Sanitizer, Tool};
@@ -150,7 +150,11 @@ fn chosen(options: &DeviceOptions) -> Result<Devices, Failure> {
                 let note = format!("no GPU found ({why}): running on the simulator");
                 return Ok(simulated(options, cores().min(MAX_DEFAULT_SIM), vec![note], Some(found)));
             }
-            if !nvml.is_fake() && find_nvrtc().found.is_empty() {
+            let lacks_nvrtc = |gpu: &Gpu| match nvml.worker_device(&gpu.uuid, 1) {
+                DeviceSpec::Cuda { nvrtc, .. } => nvrtc.is_empty(),
+                _ => false,
+            };
+            if found.gpus.first().is_some_and(lacks_nvrtc) {
                 let note =
                     "a GPU is here but no NVRTC library (see `harness doctor`): running on the simulator".to_string();
                 return Ok(simulated(options, cores().min(MAX_DEFAULT_SIM), vec![note], Some(found)));

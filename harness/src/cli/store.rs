@@ -8,6 +8,7 @@ use super::session::Folders;
 use super::{Failure, runs};
 use crate::case::suggest;
 use crate::console::print;
+use crate::evidence::adopt;
 use crate::exit;
 use crate::record::prune::{self, Limits};
 use crate::record::{Recorded, ResultsFolder, RunInfo, RunState, export, merge, rebuild, repair};
@@ -357,10 +358,15 @@ fn unite(root: &Path, words: &[String]) -> Result<u8, Failure> {
     let layout = ResultsFolder::claim(root).map_err(|error| failed_at(root, &error))?;
     std::fs::create_dir_all(layout.runs()).map_err(|error| failed(&layout, &error))?;
     let (mut text, mut counts, mut refused) = (String::new(), [0usize; 3], Vec::new());
+    let told = crate::record::join::told(&layout).map_err(|error| failed(&layout, &error))?;
     for word in words {
         let path = Path::new(word);
         for run in merge::runs_at(path).map_err(|error| failed_at(path, &error))? {
             let taken = merge::take(&layout, &run).map_err(|error| failed(&layout, &error))?;
+            if taken == merge::Merged::Copied && !told.contains(&run.id) {
+                let crashes = run.load().and_then(|recorded| adopt(layout.root(), &recorded, &run.dir, &run.id));
+                crashes.map_err(|error| failed(&layout, &error))?;
+            }
             let (index, what) = match taken {
                 merge::Merged::Copied => (0, "copied".to_string()),
                 merge::Merged::Grown => (1, "replaces a shorter record of itself".into()),

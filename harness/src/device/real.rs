@@ -35,6 +35,11 @@ impl RealDriver {
         Ok(library)
     }
 
+    /// Folders with NVRTC.
+    fn nvrtc(&self) -> &Vec<PathBuf> {
+        self.nvrtc.get_or_init(|| find_nvrtc().folders())
+    }
+
     fn does(&self, what: &str) {
         *self.doing.lock().unwrap_or_else(PoisonError::into_inner) = what.into();
     }
@@ -57,7 +62,11 @@ impl Nvml for RealDriver {
         found.cuda = nvml.sys_cuda_driver_version().ok().map(|v| format!("{}.{}", v / 1000, v % 1000 / 10));
         match nvml.device_count() {
             Ok(0) => found.problems.push("NVML reports no GPU".into()),
-            Ok(count) => {
+            // Python is asked where NVRTC is, and the driver may wake GPUs: one beside the other.
+            Ok(count) => std::thread::scope(|scope| {
+                let _ = std::thread::Builder::new().spawn_scoped(scope, || {
+                    self.nvrtc();
+                });
                 for index in 0..count {
                     self.does(&format!("GPU {index} was read"));
                     match nvml.device_by_index(index).and_then(|device| read(&device, index)) {
@@ -65,7 +74,8 @@ impl Nvml for RealDriver {
                         Err(error) => found.problems.push(format!("GPU {index} cannot be read: {error}")),
                     }
                 }
-            }
+                self.does("NVRTC was looked for");
+            }),
             Err(error) => found.problems.push(format!("GPUs cannot be counted: {error}")),
         }
         found
@@ -133,8 +143,7 @@ impl Nvml for RealDriver {
     }
 
     fn worker_device(&self, uuid: &str, _threads: u32) -> DeviceSpec {
-        let nvrtc = self.nvrtc.get_or_init(|| find_nvrtc().folders()).clone();
-        DeviceSpec::Cuda { uuid: uuid.into(), nvrtc }
+        DeviceSpec::Cuda { uuid: uuid.into(), nvrtc: self.nvrtc().clone() }
     }
 }
 

@@ -23,7 +23,8 @@ pub(crate) struct Compilers {
     address: String,
     listener: UnixListener,
     children: Vec<Child>,
-    /// Processes that may still be started.
+    /// Processes that are wanted, and that may still be started.
+    count: usize,
     lives: usize,
     exe: PathBuf,
     folders: Vec<PathBuf>,
@@ -31,8 +32,9 @@ pub(crate) struct Compilers {
 
 impl Compilers {
     /// One process for each thread of a plan's workers that compiles for a GPU;
-    /// none where there is none, or where they cannot be started: such threads
-    /// compile in their workers.
+    /// none where there is none, or where nobody can connect: such threads compile
+    /// in their workers. Nothing is started yet, see [`Compilers::start`]; who connects
+    /// before waits.
     pub(super) fn of(plan: &RunPlan) -> Option<Self> {
         let threads = plan.knobs.compile_threads as usize;
         let mut folders = None;
@@ -43,21 +45,25 @@ impl Compilers {
                 count += threads;
             }
         }
-        if count == 0 { None } else { Self::start(&plan.worker_exe, folders?, count).ok() }
+        if count == 0 { None } else { Self::listen(&plan.worker_exe, folders?, count).ok() }
     }
 
-    /// Starts `count` processes. The calling thread must outlive them.
-    fn start(exe: &Path, folders: Vec<PathBuf>, count: usize) -> io::Result<Self> {
+    fn listen(exe: &Path, folders: Vec<PathBuf>, count: usize) -> io::Result<Self> {
         // Nobody has the same, in another namespace of process numbers neither.
         let now = UNIX_EPOCH.elapsed().unwrap_or_default();
         let address = format!("harness-compile-{}-{}", std::process::id(), now.as_nanos());
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&address)?)?;
         let lives = LIVES * count;
-        let mut started = Self { address, listener, children: Vec::new(), lives, exe: exe.into(), folders };
-        for _ in 0..count {
-            started.spawn()?;
+        Ok(Self { address, listener, children: Vec::new(), count, lives, exe: exe.into(), folders })
+    }
+
+    /// Starts the processes; `None` if not all can be: with nobody who takes them, connections end. The calling thread
+    /// must outlive them.
+    pub(super) fn start(mut self) -> Option<Self> {
+        for _ in 0..self.count {
+            self.spawn().ok()?;
         }
-        Ok(started)
+        Some(self)
     }
 
     /// Where a client connects.
@@ -94,15 +100,21 @@ impl Compilers {
 
 impl Drop for Compilers {
     fn drop(&mut self) {
+        // All at once: each has a library to give back to the system, and then one is waited for after the other.
+        self.children.iter().filter(|child| os::life(child) != Life::Gone).for_each(kill);
         self.children.drain(..).map(end).for_each(drop);
     }
+}
+
+fn kill(child: &Child) {
+    os::signal_group(child, Signal::KILL);
 }
 
 /// Kills the process if it lives, and tells how it ended.
 fn end(mut child: Child) -> Option<ExitStatus> {
     // The number of one that was reaped elsewhere may be another's.
     let status = (os::life(&child) != Life::Gone).then(|| {
-        os::signal_group(&child, Signal::KILL);
+        kill(&child);
         child.wait().ok()
     });
     worker_end::over(child.id());

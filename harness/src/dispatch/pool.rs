@@ -24,7 +24,7 @@ pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(
     super::worker_end::adopt_orphans();
     super::worker_end::has_workers_only();
     let started = Instant::now();
-    let mut compilers = Compilers::of(plan);
+    let compilers = Compilers::of(plan);
     let address = compilers.as_ref().map(|compilers| compilers.address().to_string());
     let (sender, events) = sync_channel(WAITING_LOTS);
     let fleet = Fleet::new(plan, started);
@@ -32,6 +32,8 @@ pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(
     std::thread::scope(|scope| {
         let missing = start(scope, plan, source, &fleet, address.as_deref(), &sender, started);
         drop(sender);
+        // Beside the workers, which take longer to open their devices.
+        let mut compilers = compilers.and_then(Compilers::start);
         let mut on_event = |event: Event| {
             retired.note(&event);
             on_event(event);

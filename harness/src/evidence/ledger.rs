@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+/// Of the form of an entry.
+pub(super) const VERSION: u32 = 1;
 /// Cases and devices that one entry names.
 const NAMED: usize = 100;
 /// Leaves that one run may add to; one that breaks everywhere needs no more.
@@ -15,7 +17,7 @@ const LEAVES: usize = 500;
 /// A kind of crash of which nothing is counted yet.
 pub(super) fn begin(bucket: &Bucket) -> Crash {
     let Bucket { leaf, family, calls, cuda_error } = bucket.clone();
-    Crash { v: 1, leaf, family, calls, cuda_error, ..Crash::default() }
+    Crash { v: VERSION, leaf, family, calls, cuda_error, ..Crash::default() }
 }
 
 /// Counts one more failed attempt.

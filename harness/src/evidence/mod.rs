@@ -1,6 +1,7 @@
 //! What is known about a worker that died or hangs: raw facts that its signal
 //! handlers left, stacks interpreted outside, and what people need to act on it.
 
+mod adopt;
 mod bucket;
 pub(crate) mod gpu_core;
 pub(crate) mod hang;
@@ -13,6 +14,7 @@ mod stack;
 pub(crate) mod threads;
 mod unwind;
 
+pub(crate) use adopt::adopt;
 pub(crate) use keeper::Keeper;
 pub(crate) use pages::Sight;
 pub(crate) use script::Context;

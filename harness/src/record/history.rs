@@ -10,7 +10,7 @@
 //! * `runs.csv`: see `run_rows.rs`.
 
 use super::determinism::SeenClass;
-use super::rows::{CaseRow, DurationRow, PerfRow, RowOfRun, TableRow, VerdictRow};
+use super::rows::{CaseRow, DurationRow, PerfRow, RowOfRun, TableRow, VerdictRow, lines};
 use super::table::{Notes, Table, TableFile};
 use crate::os::FileLock;
 use crate::outcome::{Known, Last};
@@ -152,9 +152,10 @@ impl History {
         let path = self.dir.join(name);
         let (file, notes) = TableFile::to_append::<R>(&path)?;
         let told = told::<R>(&file.bytes, &run);
+        let new: Vec<&R> = rows.iter().filter(|row| !told.contains(row.case_id())).collect();
         let mut writer = csv::Writer::from_writer(Vec::new());
-        for row in rows.iter().filter(|row| !told.contains(row.case_id())) {
-            writer.write_record(row.cells()?.iter().map(guard))?;
+        for cells in csv::ReaderBuilder::new().has_headers(false).from_reader(&*lines(&new)?).records() {
+            writer.write_record(cells?.iter().map(guard))?;
         }
         let bytes = writer.into_inner().map_err(|error| error.into_error())?;
         let file = std::fs::File::options().create(true).append(true).open(&path)?;
@@ -171,8 +172,9 @@ pub(super) fn mark_added(run_dir: &Path) -> io::Result<()> {
 
 /// The cases of which a table has a row of the run.
 fn told<R: RowOfRun>(table: &[u8], run: &str) -> BTreeSet<String> {
-    // Nearly always a new run: then there is nothing to take apart.
-    if !table.split(|byte| *byte == b'\n').any(|line| line.starts_with(run.as_bytes())) {
+    // Nearly always a new run: then there is nothing to take apart. Tables are text, and of many runs.
+    let named = |text: &str| text.contains(&format!("\n{run},"));
+    if std::str::from_utf8(table).is_ok_and(|text| !named(text)) {
         return BTreeSet::new();
     }
     let rows = csv::ReaderBuilder::new().flexible(true).from_reader(table).into_records().filter_map(Result::ok);

@@ -6,6 +6,19 @@ use std::process::Command;
 use std::time::UNIX_EPOCH;
 
 impl Provenance {
+    /// [`Provenance::gather`] on a thread of its own while something else is done: it mostly waits for git.
+    pub(crate) fn gather_beside<T>(work: impl FnOnce() -> T) -> (Self, T) {
+        std::thread::scope(|scope| {
+            let gathering = std::thread::Builder::new().spawn_scoped(scope, Self::gather);
+            let done = work();
+            let gathered = match gathering {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                Err(_) => Self::gather(),
+            };
+            (gathered, done)
+        })
+    }
+
     /// Asks git and `/proc`; what cannot be told is absent.
     pub(crate) fn gather() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();

@@ -14,7 +14,7 @@ use super::history::{mark_added, slug};
 use super::join::Told;
 use super::layout::{ResultsFolder, replace};
 use super::recorded::Recorded;
-use super::rows::{CaseRow, DurationRow, PerfRow, RowOfRun, TableRow, VerdictRow, line};
+use super::rows::{CaseRow, DurationRow, PerfRow, RowOfRun, TableRow, VerdictRow, line, lines};
 use super::run_rows::{self, RunRow};
 use super::runs::{RunInfo, RunState, stamp_of};
 use super::table::{aside, is_older, parse};
@@ -234,7 +234,7 @@ impl Mending<'_> {
             }
             mended.path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
             let mut bytes = line(&R::COLUMNS)?;
-            table.iter().try_for_each(|row| line(row).map(|line| bytes.extend(line)))?;
+            bytes.extend(lines(&table)?);
             replace(&mended.path, &bytes)?;
         }
         Ok((old.is_some() || mended.changed()).then_some(mended))

@@ -44,6 +44,13 @@ pub(crate) struct Attempt {
     pub(crate) death: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) case_file: Option<String>,
+    /// The keys of its crash, and the folder of its evidence from that of the run on: its own run's affair.
+    #[serde(skip_serializing)]
+    pub(crate) bucket: Option<String>,
+    #[serde(skip_serializing)]
+    pub(crate) family: Option<String>,
+    #[serde(skip_serializing)]
+    pub(crate) evidence: Option<String>,
 }
 
 impl Attempt {

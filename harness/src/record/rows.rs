@@ -41,8 +41,13 @@ pub(super) trait TableRow: Serialize + DeserializeOwned + Clone + PartialEq {
 
 /// A row as a line of its table.
 pub(super) fn line(row: &impl Serialize) -> io::Result<Vec<u8>> {
+    lines(std::slice::from_ref(row))
+}
+
+/// Rows as lines of their table.
+pub(super) fn lines(rows: &[impl Serialize]) -> io::Result<Vec<u8>> {
     let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
-    writer.serialize(row)?;
+    rows.iter().try_for_each(|row| writer.serialize(row))?;
     writer.into_inner().map_err(|error| error.into_error())
 }
 

@@ -7,7 +7,7 @@ use super::audit::Judged;
 use super::header::Header;
 use super::history::{History, guard};
 use super::rows::{TableRow, text};
-use super::runs::{RunInfo, stamp_of};
+use super::runs::{header_at, stamp_of};
 use super::table::{Notes, Table, TableFile};
 use crate::os::FileLock;
 use serde::{Deserialize, Serialize};
@@ -143,7 +143,8 @@ impl History {
 
     /// The same, where whoever calls holds the lock.
     pub(super) fn note_run_locked(&self, run_dir: &Path) -> io::Result<Notes> {
-        let RunInfo { id, header, .. } = RunInfo::look(run_dir)?;
+        let header = header_at(run_dir);
+        let id = run_dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if header == Header::default() {
             // Nothing is known of it.
             return Ok(Notes::new());

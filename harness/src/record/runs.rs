@@ -57,11 +57,7 @@ impl RunInfo {
     /// Looks at one folder.
     pub(crate) fn look(dir: &Path) -> io::Result<Self> {
         let log = dir.join("events.jsonl");
-        let text = std::fs::read_to_string(dir.join("run.json")).unwrap_or_default();
-        let own: Option<Header> = serde_json::from_str(&text).ok();
-        let headed = own.is_some();
-        let first = || first_record(&log).filter(|record| record["k"] == "run").and_then(Header::of);
-        let header = own.or_else(first).unwrap_or_default();
+        let (header, headed) = read_header(dir);
         let state = match (std::fs::metadata(&log), header.status.as_deref()) {
             (Err(_), _) => RunState::Unreadable,
             (Ok(_), _) if is_live(&log) => RunState::Live,
@@ -101,6 +97,21 @@ impl RunInfo {
     pub(crate) fn started(&self) -> String {
         self.header.started_utc.clone().or_else(|| stamp_of(&self.id)).unwrap_or_default()
     }
+}
+
+/// What a folder says that its run is: `run.json`, or else the first record; nothing without either.
+pub(super) fn header_at(dir: &Path) -> Header {
+    read_header(dir).0
+}
+
+/// The same, and whether `run.json` is there and whole.
+fn read_header(dir: &Path) -> (Header, bool) {
+    let text = std::fs::read_to_string(dir.join("run.json")).unwrap_or_default();
+    let own: Option<Header> = serde_json::from_str(&text).ok();
+    let headed = own.is_some();
+    let log = dir.join("events.jsonl");
+    let first = || first_record(&log).filter(|record| record["k"] == "run").and_then(Header::of);
+    (own.or_else(first).unwrap_or_default(), headed)
 }
 
 /// The time in a run's name, as RFC 3339.

@@ -8,7 +8,7 @@
 
 use super::clock::utc_stamp;
 use super::layout::replace;
-use super::rows::{TableRow, line};
+use super::rows::{TableRow, line, lines};
 use crate::units::counted;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -143,7 +143,7 @@ impl TableFile {
             ));
         }
         file.bytes = header;
-        rows.iter().try_for_each(|row| line(row).map(|line| file.bytes.extend(line)))?;
+        file.bytes.extend(lines(&rows)?);
         replace(path, &file.bytes)?;
         Ok((file, notes))
     }

@@ -7,7 +7,7 @@ use super::audit;
 use super::history::History;
 use super::rebuild::{Added, insert, told};
 use super::rows::{CaseRow, TimeRow};
-use super::runs::{RunInfo, stamp_of};
+use super::runs::{header_at, stamp_of};
 use super::table::{Notes, Table};
 use crate::stats::Noise;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +39,7 @@ impl History {
         if rows.is_empty() {
             return Ok(Notes::new());
         }
-        let started = RunInfo::look(run_dir).map(|run| run.started()).ok().filter(|when| !when.is_empty());
+        let started = header_at(run_dir).started_utc.filter(|when| !when.is_empty());
         let started = started.or_else(|| stamp_of(run_id)).unwrap_or_default();
         std::fs::create_dir_all(self.dir().join(FOLDER))?;
         self.append(&name_of(month(&started)), rows)

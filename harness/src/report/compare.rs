@@ -16,6 +16,7 @@ use crate::outcome::CodeFrom;
 use crate::record::{Recorded, RecordedCase, code};
 use crate::units::show_time;
 use engine::util::quantile;
+use pages::MAD_TO_SIGMA;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,8 +28,6 @@ const LEAST_NS: f64 = 20e6;
 const LEAST_KNOWN_NS: f64 = 1e6;
 /// Standard deviations of the logarithm of the ratio, estimated from the median deviation.
 const SIGMAS: f64 = 5.0;
-/// From the median absolute deviation to the standard deviation of a normal distribution.
-const MAD_TO_SIGMA: f64 = 1.4826;
 /// Fewer common cases say nothing about noise.
 const LEAST_CASES: usize = 8;
 

@@ -65,7 +65,7 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     let hygiene = Hygiene::start(knobs.compile_threads > 0, device.is_gpu(), knobs.code_cache.as_deref());
     say(&receiver, &FromWorker::Ready { device: device.name(), uuid: device.uuid(), notes: device.notes() })?;
     let ahead = Ahead::default();
-    std::thread::scope(|scope| {
+    let served = std::thread::scope(|scope| {
         ahead.start(scope, &device, crumbs, knobs.compile_threads, knobs.jitter, clients);
         let past = FaultPast { sharers, ..FaultPast::default() };
         let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene, knobs };
@@ -76,7 +76,11 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
             crate::os::exit_now(u8::from(served.is_err()));
         }
         served
-    })
+    });
+    // Thousands of kernels and their plans: the system takes back at once what they would give back one by one, and
+    // nobody waits for that. Exit handlers run.
+    std::mem::forget(device);
+    served
 }
 
 /// A worker that is ready.

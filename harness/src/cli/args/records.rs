@@ -74,6 +74,7 @@ pub(crate) struct Records {
 const DETAIL: &str = "detail";
 const STORE: Commands = Commands::of(&[Command::Store]);
 const WRITES: Commands = RUNS.and(&[Command::Resume]);
+const TELLS: Commands = WRITES.and(&[Command::Selftest]);
 /// Commands that end with a verdict on each case.
 const ENDS: Commands = VERDICTS.and(&[Command::Resume]);
 
@@ -84,6 +85,13 @@ pub(super) const ROWS: &[OptionRow] = &[
         WRITES,
         "progress as bars or lines, or all records (default: auto)",
         |args, given| form(args, given, &[Form::Auto, Form::Bar, Form::Plain, Form::Jsonl]),
+    ),
+    value(
+        "--format",
+        "auto|plain|jsonl",
+        Commands::of(&[Command::Selftest]),
+        "lines, or all records (default: auto, which is plain)",
+        |args, given| form(args, given, &[Form::Auto, Form::Plain, Form::Jsonl]),
     ),
     value(
         "--format",
@@ -170,7 +178,7 @@ pub(super) const ROWS: &[OptionRow] = &[
             Ok(())
         },
     ),
-    flag("--quiet", WRITES, "no progress: notes, what failed and why, and the last lines", |args, _| {
+    flag("--quiet", TELLS, "no progress: notes, what failed and why, and the last lines", |args, _| {
         args.records.detail = Detail::Quiet;
         Ok(())
     })

@@ -120,6 +120,7 @@ fn mistakes_are_named() {
     check_refused("show x --stage karnel", exit::USAGE, "did you mean `kernel`?");
     check_refused("--format table", exit::USAGE, "does not know `table`");
     check_refused("list --format bar", exit::USAGE, "known: table, json, names");
+    check_refused("selftest --format bar", exit::USAGE, "known: auto, plain, jsonl");
     check_refused("explain --format bar", exit::USAGE, "belongs to `run`, `bench`");
     check_refused("--filter=", exit::BAD_FILTER, "empty");
     check_refused("__worker", exit::USAGE, "dispatcher");

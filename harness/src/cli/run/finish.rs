@@ -44,6 +44,7 @@ pub(super) fn finish(
     }
     let regressed = times.is_regression.then_some(exit::REGRESSED).or(counters.failed);
     let counts: BTreeMap<&str, usize> = summary.counts.iter().map(|(verdict, n)| (verdict.name(), *n)).collect();
+    let course = closing.course.record(|slot| devices.slots.get(slot).map_or("", |slot| &slot.label));
     let ended = ending::end(
         &mut store,
         stopped,
@@ -52,7 +53,7 @@ pub(super) fn finish(
             closing.broken.as_ref(),
             with_gates(exit_code(options.repeat.flaky_fails, &closing), regressed),
         ),
-        json!({ "counts": counts, "passed_by": summary.passed_by }),
+        json!({ "counts": counts, "passed_by": summary.passed_by, "course": course }),
     );
     let mut text = String::new();
     if options.command == Command::Bench {
@@ -75,6 +76,7 @@ pub(super) fn finish(
         }
     };
     let (total, time) = (counted(summary.total(), "case"), show_seconds(ended.elapsed_ns));
+    text.extend(closing.course.line(ended.elapsed_ns).map(|line| format!("{line}\n")));
     text.push_str(&format!("{total} in {time}\n{}{}\n", summary.other_lines(), summary.line()));
     runs::conclude(options.record.form, &text);
     code

@@ -1,5 +1,6 @@
 //! The course of a run: what is meant is set up, dispatched, recorded and told.
 
+use super::course::Course;
 use super::meant::Meant;
 use super::options::{RecordOptions, RunOptions};
 use super::view::{Closing, RunView};
@@ -39,9 +40,8 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
     if let Some(resumed) = &resumed {
         carry::fits(resumed, &devices.history)?;
     }
-    let Meant { broken, chosen, quarantine, files, fingerprint, known: all } =
-        Meant::of(options, &devices, resumed.as_ref())?;
-    let provenance = Provenance::gather();
+    let (provenance, meant) = Provenance::gather_beside(|| Meant::of(options, &devices, resumed.as_ref()));
+    let Meant { broken, chosen, quarantine, files, fingerprint, known: all } = meant?;
     let carried_rows = resumed.as_ref().map_or_else(Vec::new, |resumed| resumed.rows.clone());
     let slot = devices.slots.first().map(|slot| &slot.device);
     let blessing = counter_gate::blessing(options, slot, &provenance)?;
@@ -94,7 +94,8 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
         policy.tried = carry::tried(options.devices.cross, resumed, &cases, &plan, &mut store);
     }
     let keeper = setup::keeper(options, &devices, &plan, &store);
-    let mut view = RunView::new(options.bless, &plan, &mut store, progress, keeper, quarantine);
+    let course = Course::begin(started, plan.slots.len());
+    let mut view = RunView::new(options.bless, &plan, &mut store, progress, course, keeper, quarantine);
     carried.into_iter().for_each(|(conclusion, done)| view.carried(conclusion, &done));
     skipped.into_iter().for_each(|conclusion| view.concluded(conclusion));
     // An empty shard, or nothing left to run again: no worker is started.

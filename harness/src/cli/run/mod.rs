@@ -4,9 +4,10 @@
 //! - [`options`]: what is asked for, converted from the command line once;
 //! - `meant.rs`: which cases are meant, and where they come from;
 //! - [`setup`]: what they are to be run with; `carry.rs`: what a resumed run has done already;
-//! - `view.rs`: events as records and progress; [`finish`]: the end.
+//! - `view.rs`: events as records and progress; `course.rs`: where the time goes; [`finish`]: the end.
 
 mod carry;
+mod course;
 pub(in crate::cli) mod finish;
 mod go;
 mod meant;

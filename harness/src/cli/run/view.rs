@@ -1,5 +1,6 @@
 //! Turns events into records, progress and counts.
 
+use super::course::Course;
 use crate::bless::Blessings;
 use crate::cli::broken::Broken;
 use crate::cli::counter_gate::CountersCheck;
@@ -19,6 +20,7 @@ pub(super) struct RunView<'a> {
     plan: &'a RunPlan,
     store: &'a mut RunStore,
     progress: Progress,
+    course: Course,
     keeper: Keeper,
     summary: Summary,
     blessings: Blessings,
@@ -36,6 +38,7 @@ pub(super) struct RunView<'a> {
 /// What is left when the run is over.
 pub(super) struct Closing {
     pub(super) summary: Summary,
+    pub(super) course: Course,
     /// Crashes by families, for people.
     pub(super) families: String,
     pub(super) blessings: Blessings,
@@ -62,6 +65,7 @@ impl<'a> RunView<'a> {
         plan: &'a RunPlan,
         store: &'a mut RunStore,
         progress: Progress,
+        course: Course,
         keeper: Keeper,
         quarantine: Quarantine,
     ) -> Self {
@@ -71,6 +75,7 @@ impl<'a> RunView<'a> {
             plan,
             store,
             progress,
+            course,
             keeper,
             summary,
             blessings,
@@ -114,6 +119,7 @@ impl<'a> RunView<'a> {
     /// Records an attempt.
     fn finished(&mut self, result: &CaseResult) {
         let outcome = &result.outcome;
+        self.course.add(result);
         let kept = self.keeper.attempt(result);
         let mut fields = self.plan.attempt(result);
         let mut more = json!({
@@ -212,6 +218,7 @@ impl<'a> RunView<'a> {
         }
         Closing {
             summary: self.summary,
+            course: self.course,
             families,
             blessings: self.blessings,
             rows: self.rows,

@@ -4,10 +4,9 @@
 use super::setup::SelftestOptions;
 use super::source::Faults;
 use super::{matrix, schedule, wanted};
-use crate::cli::args::Args;
+use crate::cli::args::{Args, Form};
 use crate::cli::devices::Devices;
-use crate::cli::{Failure, ending};
-use crate::console::print;
+use crate::cli::{Failure, ending, runs};
 use crate::dispatch;
 use crate::exit;
 use crate::record::{Header, Provenance, RunStore};
@@ -26,8 +25,11 @@ pub(in crate::cli) fn selftest(args: &Args) -> Result<u8, Failure> {
     let units = schedule::units(&wanted, &innocent, repeats, options.seed);
     let header = header(&options, &devices);
     let mut store = RunStore::create(&options.results, header);
+    if options.form == Some(Form::Jsonl) {
+        store.echo();
+    }
     for note in &devices.notes {
-        print(&format!("{note}\n"));
+        runs::conclude(options.form, &format!("{note}\n"));
     }
     let plan = options.plan(devices, &store);
     let source = Faults::new(units, &plan, options.seed);
@@ -42,7 +44,7 @@ pub(in crate::cli) fn selftest(args: &Args) -> Result<u8, Failure> {
     for row in &rows {
         store.append("selftest", &row.record());
     }
-    let mut text = matrix::text(&rows);
+    let mut text = if options.quiet { matrix::differing(&rows) } else { matrix::text(&rows) };
     for (name, why) in &impossible {
         store.append("selftest", &json!({ "class": name, "not_run": why }));
         text.push_str(&format!("not run: {name}: {why}\n"));
@@ -51,7 +53,8 @@ pub(in crate::cli) fn selftest(args: &Args) -> Result<u8, Failure> {
     let code = if total.is_perfect() { exit::OK } else { exit::FAILED };
     let ended = ending::end(&mut store, stopped, started, code, json!({ "total": total }));
     fault::tidy();
-    print(&format!("{text}{}{total} in {}\n", ended.text, show_seconds(ended.elapsed_ns)));
+    let text = format!("{text}{}{total} in {}\n", ended.text, show_seconds(ended.elapsed_ns));
+    runs::conclude(options.form, &text);
     Ok(ended.code)
 }
 

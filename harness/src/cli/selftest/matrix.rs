@@ -235,7 +235,7 @@ impl std::fmt::Display for Total {
     }
 }
 
-/// The matrix: what was expected, what was found how often; only rows that differ in full.
+/// The matrix: what was expected and found, and how often; rows that differ in full.
 pub(super) fn text(rows: &[FaultRow]) -> String {
     let mut text = String::new();
     let mut right: BTreeMap<&str, usize> = BTreeMap::new();
@@ -247,6 +247,12 @@ pub(super) fn text(rows: &[FaultRow]) -> String {
     for (name, count) in &right {
         text.push_str(&format!("{count:>6} x {name}\n"));
     }
+    text + &differing(rows)
+}
+
+/// Rows that differ from what was expected, in full.
+pub(super) fn differing(rows: &[FaultRow]) -> String {
+    let mut text = String::new();
     for row in rows.iter().filter(|row| !row.is_perfect()) {
         text.push_str(&format!("differs: {} ({} of {} right)\n", row.name, row.right_class, row.runs));
         for example in &row.examples {

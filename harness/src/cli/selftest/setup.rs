@@ -1,7 +1,7 @@
 //! What a self-test is asked for, and its devices and workers.
 
 use crate::cli::Failure;
-use crate::cli::args::{Args, DeviceArg, DeviceOptions};
+use crate::cli::args::{Args, DeviceArg, DeviceOptions, Form};
 use crate::cli::devices::{self, Devices};
 use crate::cli::run::{setup, stop_flag};
 use crate::cli::session::Folders;
@@ -10,6 +10,7 @@ use crate::dispatch::RunPlan;
 use crate::evidence::sanitizer::Sample;
 use crate::proto::Knobs;
 use crate::record::RunStore;
+use crate::report::Detail;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,6 +34,9 @@ pub(super) struct SelftestOptions {
     pub(super) repeats: u32,
     pub(super) seed: u64,
     pub(super) results: PathBuf,
+    pub(super) form: Option<Form>,
+    /// Of what is as it should be, only how much it is.
+    pub(super) quiet: bool,
     pub(super) argv: Vec<String>,
 }
 
@@ -59,6 +63,8 @@ impl SelftestOptions {
             repeats: args.repeat.count.map_or(1, |count| count as u32),
             seed: args.repeat.seed,
             results: Folders::of(args).results.join("selftest"),
+            form: args.records.form,
+            quiet: args.records.detail == Detail::Quiet,
             argv: args.argv.clone(),
         }
     }

@@ -7,6 +7,7 @@ use super::super::args::usage;
 use super::super::{Failure, runs};
 use super::{failed, failed_at};
 use crate::console::print;
+use crate::evidence::adopt;
 use crate::exit;
 use crate::record::join::{Job, Joined, Refused, jobs, write};
 use crate::record::{RecordedCase, ResultsFolder, RunInfo, is_failure, merge, rebuild, utc_stamp};
@@ -69,6 +70,13 @@ pub(in crate::cli) fn unite(
     let mut all = Vec::new();
     for job in jobs {
         let joined = write(&layout, &job, run_id).map_err(|error| failed(&layout, &error))?.map_err(refused)?;
+        if !joined.is_old {
+            // What was recorded or merged here is in the ledger already.
+            for part in joined.own_parts(&job) {
+                let added = adopt(root, &part.run, &part.info.dir, &joined.id);
+                added.map_err(|error| failed(&layout, &error))?;
+            }
+        }
         all.push((job, joined));
     }
     rebuild::mend(&layout, &utc_stamp(true), false).map_err(|error| failed(&layout, &error))?;

@@ -18,4 +18,4 @@ mod write;
 
 pub(crate) use parts::{Job, Refused, jobs};
 pub(super) use write::Told;
-pub(crate) use write::{Joined, write};
+pub(crate) use write::{Joined, told, write};

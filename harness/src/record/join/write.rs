@@ -8,7 +8,7 @@ use super::super::recorded::Recorded;
 use super::super::run_rows;
 use super::super::runs::RunInfo;
 use super::log::{JoinedLog, fields_of};
-use super::parts::{Job, ShardRuns};
+use super::parts::{Job, Part, ShardRuns};
 use super::{Refused, header};
 use crate::exit;
 use serde_json::json;
@@ -24,6 +24,20 @@ pub(crate) struct Joined {
     pub(crate) code: u8,
     /// It was there already.
     pub(crate) is_old: bool,
+}
+
+impl Joined {
+    /// The runs of its job that nothing here told of before.
+    pub(crate) fn own_parts<'j>(&self, job: &'j Job) -> impl Iterator<Item = &'j Part> {
+        let joins = self.run.header.joins.iter().flatten().filter(|part| part.told_by.is_none());
+        let own: BTreeSet<String> = joins.filter_map(|part| part.run_id.clone()).collect();
+        job.parts().map(|(shard, at, _)| &shard.runs[at]).filter(move |part| own.contains(&part.info.id))
+    }
+}
+
+/// The runs of which joined runs of a folder tell.
+pub(crate) fn told(layout: &ResultsFolder) -> io::Result<BTreeSet<String>> {
+    Ok(Told::of(&layout.list()?).by.into_keys().collect())
 }
 
 /// Joins a job into a folder of results, under a name of the caller's or its own.

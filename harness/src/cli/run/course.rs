@@ -1,0 +1,91 @@
+//! Where the time of a run goes: until its first case, with cases, and after the last one.
+//!
+//! Inputs: attempts with their times. Outputs: fields of the end's record, and a line for people. More devices make only
+//! the time with cases shorter, so the rest is what bounds a run on many of them.
+
+use crate::outcome::CaseResult;
+use crate::units::show_seconds;
+use serde_json::{Map, Value, json};
+use std::time::{Duration, Instant};
+
+/// Of a shorter run nobody asks.
+const LEAST_TOLD: Duration = Duration::from_secs(5);
+
+/// When cases ran, in nanoseconds since the command began.
+#[derive(Debug)]
+pub(super) struct Course {
+    /// When cases were handed out: from then on attempts count their times.
+    dispatched_ns: u64,
+    first_ns: Option<u64>,
+    last_ns: u64,
+    /// With attempts, by slot.
+    busy_ns: Vec<u64>,
+}
+
+impl Course {
+    /// Cases are handed out to so many slots from now on.
+    pub(super) fn begin(started: Instant, slots: usize) -> Self {
+        Self { dispatched_ns: started.elapsed().as_nanos() as u64, first_ns: None, last_ns: 0, busy_ns: vec![0; slots] }
+    }
+
+    /// An attempt is over.
+    pub(super) fn add(&mut self, result: &CaseResult) {
+        let Some(busy) = result.slot.and_then(|slot| self.busy_ns.get_mut(slot)) else { return };
+        *busy += result.dur_ns;
+        let start = self.dispatched_ns + result.start_ns;
+        self.first_ns = Some(self.first_ns.map_or(start, |first| first.min(start)));
+        self.last_ns = self.last_ns.max(start + result.dur_ns);
+    }
+
+    /// For the record; nothing where no case ran. `label` names a slot.
+    pub(super) fn record<'l>(&self, label: impl Fn(usize) -> &'l str) -> Option<Value> {
+        let first = self.first_ns?;
+        let busy: Map<String, Value> =
+            (0..).zip(&self.busy_ns).map(|(slot, busy)| (label(slot).to_string(), (*busy).into())).collect();
+        Some(json!({ "first_case_ns": first, "last_case_ns": self.last_ns, "busy_ns": busy }))
+    }
+
+    /// For people, of a run that was over after `elapsed_ns`.
+    pub(super) fn line(&self, elapsed_ns: u64) -> Option<String> {
+        let first = self.first_ns.filter(|_| u128::from(elapsed_ns) >= LEAST_TOLD.as_nanos())?;
+        let between = self.last_ns.saturating_sub(first).max(1);
+        let shares = || self.busy_ns.iter().map(|busy| (100.0 * *busy as f64 / between as f64).round() as u64);
+        let busy = match (shares().min()?, shares().max()?) {
+            (least, most) if least == most => format!("{most} %"),
+            (least, most) => format!("{least} to {most} %"),
+        };
+        let [before, with, after] = [first, between, elapsed_ns.saturating_sub(self.last_ns)].map(show_seconds);
+        Some(format!(
+            "{before} until the first case, {with} with cases, workers busy for {busy} of it, {after} after the last"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Case;
+    use crate::dispatch::Job;
+    use crate::outcome::{Outcome, Verdict};
+    use std::sync::Arc;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn time_is_before_with_and_after_cases() {
+        let mut course = Course { dispatched_ns: 500 * MS, ..Course::begin(Instant::now(), 2) };
+        assert!(course.record(|_| "gpu0").is_none() && course.line(9000 * MS).is_none());
+        for (slot, start_ms, dur_ms) in [(Some(1), 100, 4000), (Some(0), 200, 3000), (None, 0, 9000)] {
+            let job = Job::new(Arc::new(Case::default()), 0);
+            let result = job.result(Outcome::of(Verdict::Pass, "pass", ""));
+            course.add(&CaseResult { slot, start_ns: start_ms * MS, dur_ns: dur_ms * MS, ..result });
+        }
+        let wanted =
+            "0.60 s until the first case, 4.00 s with cases, workers busy for 75 to 100 % of it, 0.40 s after the last";
+        assert_eq!(course.line(5000 * MS).as_deref(), Some(wanted));
+        assert_eq!(course.line(4999 * MS), None);
+        let record = course.record(|slot| ["gpu0", "gpu1"][slot]).expect("cases ran");
+        let busy = json!({ "gpu0": 3000 * MS, "gpu1": 4000 * MS });
+        assert_eq!(record, json!({ "first_case_ns": 600 * MS, "last_case_ns": 4600 * MS, "busy_ns": busy }));
+    }
+}
