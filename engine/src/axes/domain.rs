@@ -238,10 +238,12 @@ impl Check<'_> {
             if self.derivation.source(*axis) == Source::Loop && !own.contains(axis) {
                 return refused(BTreeSet::from([*axis]));
             }
-            for way in self.other_ways(xform, *axis) {
+            for (by, way) in self.other_ways(xform, *axis) {
                 let other = loops(&way.from);
                 let needed = self.derivation.needed(self.graph, way.from);
-                if !needed.contains(axis) && other != own {
+                // Ways through the program agree: what is more on one of them has no part in the index.
+                let agrees = self.graph.is_of_program(by) && other.is_superset(&own);
+                if !needed.contains(axis) && other != own && !agrees {
                     return refused(other);
                 }
             }
@@ -250,13 +252,13 @@ impl Check<'_> {
     }
 
     /// The ways that lead to an axis from known ones, but by another transform than the given one.
-    fn other_ways(&self, xform: XformId, id: AxisId) -> impl Iterator<Item = Way> {
+    fn other_ways(&self, xform: XformId, id: AxisId) -> impl Iterator<Item = (XformId, Way)> {
         let axis = &self.graph[id];
         let divided = axis.uses.iter().filter(move |other| **other != xform && self.graph[**other].divides(id));
-        let back = divided.map(|other| self.graph[*other].backward());
+        let back = divided.map(|other| (*other, self.graph[*other].backward()));
         let on = axis.defs.iter().filter(move |other| **other != xform);
-        let on = on.filter_map(|other| self.graph[*other].forward());
-        back.chain(on).filter(|way| way.from.iter().all(|axis| self.derivation.is_known(*axis)))
+        let on = on.filter_map(|other| Some((*other, self.graph[*other].forward()?)));
+        back.chain(on).filter(|(_, way)| way.from.iter().all(|axis| self.derivation.is_known(*axis)))
     }
 
     /// Whether the index of an axis takes all its values where the loops do.

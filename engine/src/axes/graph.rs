@@ -2,7 +2,7 @@
 
 use super::offset::{Offset, OffsetId};
 use crate::fusion::ScalarId;
-use crate::util::{PrimaryMap, entity_id};
+use crate::util::{EntityId, PrimaryMap, entity_id};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::ops::{Index, IndexMut};
@@ -131,6 +131,8 @@ pub struct AxisGraph {
     axes: PrimaryMap<AxisId, Axis>,
     xforms: PrimaryMap<XformId, Xform>,
     offsets: PrimaryMap<OffsetId, Offset>,
+    /// How many of the transforms are the program's; a schedule made the others.
+    program: usize,
 }
 
 impl Index<AxisId> for AxisGraph {
@@ -275,9 +277,47 @@ impl AxisGraph {
         id
     }
 
-    /// Whether nothing divides the axis, or is made of it.
+    /// Says that the transforms so far are those of the program, which no schedule made.
+    pub(super) fn end_program(&mut self) {
+        self.program = self.xforms.len();
+    }
+
+    /// Whether the program has transforms: axes that a schedule did not make have indices that follow
+    /// from those of others.
+    pub fn has_program_xforms(&self) -> bool {
+        self.program > 0
+    }
+
+    /// Whether a transform is the program's.
+    pub(super) fn is_of_program(&self, xform: XformId) -> bool {
+        xform.index() < self.program
+    }
+
+    /// The transforms of a schedule that take an axis.
+    fn scheduled_uses(&self, axis: AxisId) -> impl Iterator<Item = &Xform> {
+        let made = self.axes[axis].uses.iter().filter(|xform| xform.index() >= self.program);
+        made.map(|xform| &self.xforms[*xform])
+    }
+
+    /// Whether no schedule divides the axis, or makes anything of it.
     pub fn is_leaf(&self, axis: AxisId) -> bool {
-        !self.uses(axis).any(|xform| xform.divides(axis))
+        !self.scheduled_uses(axis).any(|xform| xform.divides(axis))
+    }
+
+    /// Whether the program makes other axes of this one, or of the one that a schedule made it of.
+    pub fn goes_on(&self, axis: AxisId) -> bool {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![axis]);
+        while let Some(axis) = open.pop() {
+            if !seen.insert(axis) {
+                continue;
+            }
+            if self.axes[axis].uses.iter().any(|xform| xform.index() < self.program) {
+                return true;
+            }
+            let made = self.axes[axis].defs.iter().filter(|xform| xform.index() >= self.program);
+            open.extend(made.flat_map(|xform| self.xforms[*xform].inputs()));
+        }
+        false
     }
 
     /// The first transform that makes an axis.
@@ -323,15 +363,16 @@ impl AxisGraph {
         self.constant_extent(axis) == Some(1) && self.defs(axis).any(is_one)
     }
 
-    /// The leaves that an axis became, outer to inner; where it was divided in
+    /// The leaves that a schedule made of an axis, outer to inner; where it was divided in
     /// several ways, those of each, in turn.
     pub fn leaves(&self, axis: AxisId) -> Vec<AxisId> {
-        self.descend(axis, |axis| self.is_leaf(axis))
+        self.descend(axis, |axis| self.is_leaf(axis), self.program)
     }
 
     /// Those of some loops that an axis became, outer to inner.
     pub fn loops_of(&self, axis: AxisId, is_loop: impl Fn(AxisId) -> bool) -> Vec<AxisId> {
-        let mut found = self.descend(axis, |axis| is_loop(axis) || self.is_leaf(axis));
+        let is_end = |axis| !self.uses(axis).any(|xform| xform.divides(axis));
+        let mut found = self.descend(axis, |axis| is_loop(axis) || is_end(axis), 0);
         found.retain(|axis| is_loop(*axis));
         found
     }
@@ -339,13 +380,48 @@ impl AxisGraph {
     /// Whether some loops give an axis its index: they run over it, or over all that it became
     /// in one of the ways in which it was divided.
     pub fn covers(&self, axis: AxisId, is_loop: &impl Fn(AxisId) -> bool) -> bool {
-        let whole =
-            |xform: &Xform| xform.divides(axis) && xform.outputs().iter().all(|part| self.covers(*part, is_loop));
-        is_loop(axis) || self.is_leaf(axis) && self.is_picked(axis) || self.uses(axis).any(whole)
+        self.covers_behind(axis, is_loop, &mut Vec::new())
     }
 
-    /// What an axis became, down to where it ends.
-    fn descend(&self, axis: AxisId, ends: impl Fn(AxisId) -> bool) -> Vec<AxisId> {
+    /// The same behind some axes: what was cut may be padded to the axis that it was cut from.
+    fn covers_behind(&self, axis: AxisId, is_loop: &impl Fn(AxisId) -> bool, behind: &mut Vec<AxisId>) -> bool {
+        if is_loop(axis) || self.is_leaf(axis) && self.is_picked(axis) {
+            return true;
+        }
+        if behind.contains(&axis) {
+            return false;
+        }
+        behind.push(axis);
+        let found = self.uses(axis).any(|xform| {
+            xform.divides(axis) && xform.outputs().iter().all(|part| self.covers_behind(*part, is_loop, behind))
+        });
+        behind.pop();
+        found
+    }
+
+    /// Whether some loops give an axis its index, perhaps by way of what the program makes it of.
+    pub fn reaches(&self, axis: AxisId, is_loop: &impl Fn(AxisId) -> bool) -> bool {
+        self.reaches_behind(axis, is_loop, &mut Vec::new())
+    }
+
+    fn reaches_behind(&self, axis: AxisId, is_loop: &impl Fn(AxisId) -> bool, behind: &mut Vec<AxisId>) -> bool {
+        if self.covers(axis, is_loop) {
+            return true;
+        }
+        if behind.contains(&axis) {
+            return false;
+        }
+        behind.push(axis);
+        let made = self.axes[axis].defs.iter().filter(|xform| xform.index() < self.program);
+        let found = made
+            .into_iter()
+            .any(|xform| self.xforms[*xform].inputs().iter().all(|input| self.reaches_behind(*input, is_loop, behind)));
+        behind.pop();
+        found
+    }
+
+    /// What an axis became, down to where it ends, by all transforms but so many of the first.
+    fn descend(&self, axis: AxisId, ends: impl Fn(AxisId) -> bool, without: usize) -> Vec<AxisId> {
         let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
         let mut stack = vec![axis];
         while let Some(axis) = stack.pop() {
@@ -357,20 +433,21 @@ impl AxisGraph {
             if !seen.insert(axis) {
                 continue;
             }
-            for xform in self[axis].uses.iter().rev().filter(|xform| self[**xform].divides(axis)) {
+            let taken = |xform: &&XformId| xform.index() >= without && self[**xform].divides(axis);
+            for xform in self[axis].uses.iter().rev().filter(taken) {
                 stack.extend(self[*xform].outputs().into_iter().rev());
             }
         }
         found
     }
 
-    /// The roots that an axis derives from, outer to inner.
+    /// The roots that an axis derives from, outer to inner. What was cut or padded is one: it ends elsewhere.
     pub fn roots_of(&self, axis: AxisId) -> Vec<AxisId> {
         let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
         let mut stack = vec![axis];
         while let Some(axis) = stack.pop() {
             match self.def(axis) {
-                None => found.push(axis),
+                None | Some(Xform::Resize { .. }) => found.push(axis),
                 Some(xform) if seen.insert(axis) => stack.extend(xform.inputs().into_iter().rev()),
                 Some(_) => {}
             }

@@ -1,8 +1,9 @@
 //! A kernel's numbers for one call.
 
 use super::Plan;
-use crate::diag::{Diagnostic, Result};
+use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{self, BoundLaunch, BoundParam, ParamKind};
+use crate::options::DeviceDesc;
 use crate::tensor::{ArgMeta, TensorMeta};
 
 /// Binds a plan's launch and holds its numbers against the arguments and the
@@ -50,6 +51,23 @@ pub fn bind_launch(plan: &Plan, args: &[ArgMeta], outputs: &[TensorMeta]) -> Res
         return Err(Diagnostic::bug(format!("kernel {} does not write output {output} `%{name}`", kernel.name)));
     }
     Ok(launch)
+}
+
+/// Whether all blocks of a launch run at once, where they wait for each other: as many as bounds of registers and
+/// shared memory leave room for.
+pub fn check_together(plan: &Plan, launch: &BoundLaunch, device: &DeviceDesc) -> Result<()> {
+    let bounds = &plan.kernel().launch;
+    if !bounds.cooperative {
+        return Ok(());
+    }
+    let resident = device.resident_blocks(bounds.max_threads, 1, launch.shared_bytes).min(bounds.min_blocks);
+    let (blocks, together) = (launch.blocks(), u64::from(device.sm_count) * u64::from(resident));
+    if blocks <= together {
+        return Ok(());
+    }
+    let message = format!("{blocks} blocks wait for each other, of which {together} are sure to run at once");
+    Err(Diagnostic::unsupported(code::LAUNCH_LIMIT, message)
+        .note("let each take several indices in turn (`split A into N`), or have room for more with `min_blocks`"))
 }
 
 /// A launch that does not fit, with the value of each number that it was computed from: no stage

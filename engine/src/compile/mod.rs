@@ -23,7 +23,9 @@ mod pipeline;
 mod plan;
 mod prepare;
 
-pub use launch::bind_launch;
-pub use pipeline::{BoundFusion, CompiledFusion, KernelChoice, build_kernel, choose_kernel, compile_fusion};
+pub use launch::{bind_launch, check_together};
+pub use pipeline::{
+    BoundFusion, CompiledFusion, KernelChoice, build_kernel, choose_kernel, compile_fusion, scheduled_by,
+};
 pub use plan::{FreshPlans, Plan, PlanSource, check_text, plan};
 pub use prepare::{FormKey, KernelForm, output_metas, result_metas};

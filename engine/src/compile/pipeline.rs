@@ -7,7 +7,7 @@ use crate::kernel::{self, Kernel};
 use crate::lower::{lower, lower_sharing};
 use crate::options::{CompileCx, Phase};
 use crate::schedule::heuristic::{Decision, Planned, Sizes, Unscheduled, decide, schedule};
-use crate::schedule::{ArgClass, check_schedule, check_text, scheduled_fusion};
+use crate::schedule::{ArgClass, Author, check_schedule, check_text, working_copy};
 use crate::tensor::ArgMeta;
 
 /// A fusion, and the arguments for which a kernel is wanted.
@@ -109,6 +109,14 @@ fn lower_in_room(cx: &CompileCx<'_>, planned: &Planned, class: &ArgClass) -> Res
     lower_sharing(&planned.scheduled, class, planned.scheduler)
 }
 
+/// Who schedules the kernels of a compilation.
+pub fn scheduled_by(cx: &CompileCx<'_>) -> Author {
+    match cx.options.schedule {
+        Some(_) => Author::Caller,
+        None => Author::Heuristic,
+    }
+}
+
 /// Binds a fusion to its arguments and compiles it as it stands.
 pub fn compile_fusion(
     cx: &CompileCx<'_>,
@@ -117,7 +125,7 @@ pub fn compile_fusion(
     alignments: &[u32],
 ) -> Result<CompiledFusion> {
     let bindings = fusion::bind(fusion, args)?;
-    let unscheduled = Unscheduled::new(scheduled_fusion(fusion)?)?;
+    let unscheduled = Unscheduled::new(working_copy(fusion, scheduled_by(cx))?)?;
     let bound = BoundFusion { fusion, bindings: &bindings, args, alignments };
     build_kernel(cx, &unscheduled, &choose_kernel(cx, &unscheduled, &bound)?)
 }

@@ -9,7 +9,7 @@ use crate::array::{dense_strides_in, is_dense, row_major_strides};
 use crate::diag::Result;
 use crate::fusion::{self, Bindings, Fusion, concretize};
 use crate::schedule::heuristic::Unscheduled;
-use crate::schedule::scheduled_fusion;
+use crate::schedule::{Author, working_copy};
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::Hash128;
 
@@ -48,7 +48,7 @@ impl FormKey {
 impl KernelForm {
     /// The form of a fusion without composite primitives; refused where schedules do not
     /// know an operation or a type.
-    pub fn new(fusion: &Fusion, key: &FormKey) -> Result<Self> {
+    pub fn new(fusion: &Fusion, key: &FormKey, by: Author) -> Result<Self> {
         let mut made: Option<Fusion> = None;
         if !key.facts.change_nothing(fusion) {
             made = Some(concretize::concretize(fusion, &key.facts)?.fusion);
@@ -58,7 +58,7 @@ impl KernelForm {
         }
         let form = made.as_ref().unwrap_or(fusion);
         let content = fusion::hash::content(form);
-        let unscheduled = Unscheduled::new(scheduled_fusion(form)?)?;
+        let unscheduled = Unscheduled::new(working_copy(form, by)?)?;
         Ok(Self { unscheduled, content, is_same: made.is_none() })
     }
 

@@ -9,8 +9,9 @@ use super::pipeline::pipeline;
 use super::place::place;
 use super::predicate::predicate;
 use super::sync::sync;
+use super::tree::{Node, NodeId};
 use crate::diag::{Diagnostic, Result};
-use crate::kernel::{self, Kernel, Launch};
+use crate::kernel::{self, IndexOp, Kernel, Launch};
 use crate::schedule::{ArgClass, ParallelType, ScheduledFusion, TvId};
 use crate::util::Hash128;
 
@@ -34,7 +35,7 @@ fn lower_as(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str, shar
     }
     let mut tree = place(&facts, &computed)?;
     let outside = Outside::new(&facts);
-    predicate(&facts, &outside, &mut tree);
+    predicate(&facts, &outside, &mut tree)?;
     pipeline(&facts, &mut tree);
     let storage = alloc(&facts, &mut tree, sharing)?;
     sync(&facts, &storage, &mut tree)?;
@@ -43,7 +44,8 @@ fn lower_as(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str, shar
         lowering.extent(leaf)?;
     }
     lowering.emit_body(&tree, &tree.body)?;
-    let launch = lowering.launch()?;
+    let waits = |node: &NodeId| matches!(tree.nodes[*node], Node::GridBarrier);
+    let launch = lowering.launch(tree.body.iter().any(waits))?;
     let mut kernel = lowering.b.finish(launch);
     kernel.body = cleanup(kernel.body, &kernel.exprs);
     kernel::approximate(&mut kernel);
@@ -60,12 +62,14 @@ fn lowering_inputs(scheduled: &ScheduledFusion) -> usize {
 }
 
 impl Lowering<'_> {
-    fn launch(&mut self) -> Result<Launch> {
+    fn launch(&mut self, cooperative: bool) -> Result<Launch> {
         use ParallelType::{Bidx, Bidy, Bidz, Tidx, Tidy, Tidz};
         let mut dims = [self.b.int(1); 6];
         for (dim, parallel) in dims.iter_mut().zip([Bidx, Bidy, Bidz, Tidx, Tidy, Tidz]) {
-            if let Some(leaf) = self.facts.places.get(&parallel).copied() {
-                *dim = self.extent(leaf)?;
+            let axes = self.facts.places.get(&parallel).cloned().unwrap_or_default();
+            for (at, axis) in axes.into_iter().enumerate() {
+                let extent = self.extent(axis)?;
+                *dim = if at == 0 { extent } else { self.b.exprs().index(IndexOp::Max, *dim, extent) };
             }
         }
         let threads = self.facts.block_threads()?;
@@ -75,7 +79,7 @@ impl Lowering<'_> {
             block: [bx, by, bz],
             max_threads: u32::try_from(threads).map_err(|_| Diagnostic::bug("a block has too many threads"))?,
             min_blocks: self.scheduled.min_blocks,
-            cooperative: false,
+            cooperative,
         })
     }
 }

@@ -4,7 +4,7 @@ use super::context::{Lowering, identifier};
 use super::tree::Load;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BufId, ExprId};
-use crate::num::{Value, eval};
+use crate::num::{DType, TernaryOp, Value, eval};
 use crate::schedule::{AxisId, Compute, Loop, TvId, TvOp, TvOperand};
 
 impl<'a> Lowering<'a> {
@@ -89,6 +89,20 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
+    /// The first operand whose axes have an index here, from the last one on: what is joined or padded.
+    fn joined(&mut self, within: &[Vec<AxisId>], values: &[ExprId], dtype: DType) -> Result<ExprId> {
+        let mut value = match values.get(within.len()) {
+            Some(rest) => *rest,
+            None => self.b.exprs().value(eval::cast(DType::Bool, dtype, Value::Bool(false)), dtype),
+        };
+        for (axes, part) in within.iter().zip(values).rev() {
+            let terms = self.predicate_terms(axes)?;
+            let inside = self.conjunction(&terms);
+            value = self.b.exprs().ternary(TernaryOp::Where, inside, *part, value);
+        }
+        Ok(value)
+    }
+
     /// The expression of an elementwise operation.
     fn value_of(&mut self, tv: TvId, op: &TvOp) -> Result<ExprId> {
         let mut operands = Vec::with_capacity(op.inputs.len());
@@ -99,6 +113,9 @@ impl<'a> Lowering<'a> {
             });
         }
         let dtype = self.scheduled.tensors[tv].dtype;
+        if let Compute::Join { within } = &op.compute {
+            return self.joined(within, &operands, dtype);
+        }
         let exprs = self.b.exprs();
         let value = match (&op.compute, operands.as_slice()) {
             (Compute::Unary(op), [a]) => exprs.unary(*op, *a),

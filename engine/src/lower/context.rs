@@ -5,13 +5,14 @@ use super::facts::Facts;
 use super::grid_reduce::Place;
 use super::outside::Outside;
 use super::tree::SharedId;
+use crate::axes::Offset;
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ScalarId;
 use crate::kernel::{BufId, ExprId, KernelBuilder};
 use crate::num::DType;
 use crate::schedule::{ArgClass, AxisId, Loop, ParallelType, ScheduledFusion, TvId};
 use crate::util::SecondaryMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that the emitting parts share.
 pub(super) struct Lowering<'a> {
@@ -23,6 +24,8 @@ pub(super) struct Lowering<'a> {
     pub(super) bound: SecondaryMap<AxisId, Option<Bound>>,
     /// Extents of axes, as parameters or constants.
     pub(super) extents: SecondaryMap<AxisId, Option<ExprId>>,
+    /// How far axes are moved, as parameters or constants.
+    pub(super) offsets: BTreeMap<Offset, ExprId>,
     /// Scalars of the fusion as kernel expressions.
     pub(super) scalars: SecondaryMap<ScalarId, Option<ExprId>>,
     /// Arrays: global tensors, and local ones that are more than one value.
@@ -53,6 +56,15 @@ pub(super) struct Bound {
     pub(super) index: ExprId,
     /// Whether it may reach the axis's extent.
     pub(super) overflows: bool,
+    /// Whether it may be less than 0.
+    pub(super) below: bool,
+}
+
+impl Bound {
+    /// An index that is one of its axis.
+    pub(super) fn inside(index: ExprId) -> Self {
+        Self { index, overflows: false, below: false }
+    }
 }
 
 impl<'a> Lowering<'a> {
@@ -65,6 +77,7 @@ impl<'a> Lowering<'a> {
             b: KernelBuilder::new(name, index_type),
             bound: SecondaryMap::new(),
             extents: SecondaryMap::new(),
+            offsets: BTreeMap::new(),
             scalars: SecondaryMap::new(),
             buffers: SecondaryMap::new(),
             shared: SecondaryMap::new(),

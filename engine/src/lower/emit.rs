@@ -70,6 +70,7 @@ impl Lowering<'_> {
                 self.b.emit(StmtKind::If { condition, then, otherwise: Vec::new() });
                 Ok(())
             }
+            Node::GridBarrier => self.emit_in_pass("phase", |b| b.sync(Scope::Grid)),
             Node::Barrier { tv, pass } => {
                 self.origin(*tv, pass);
                 self.b.sync(Scope::Block);
@@ -138,7 +139,14 @@ impl Lowering<'_> {
         }
         let single = self.scheduled.axes.constant_extent(own.axis) == Some(1);
         let index = if single { self.b.int(0) } else { self.launch_index(own.parallel)? };
-        self.with_leaf(own.axis, index, body)
+        if !self.facts.is_guarded(own) {
+            return self.with_leaf(own.axis, index, body);
+        }
+        // Other tensors have more blocks there.
+        let (block, extent) = (self.launch_index(own.parallel)?, self.extent(own.axis)?);
+        let inside = self.b.exprs().lt(block, extent);
+        let body = |l: &mut Self| l.with_leaf(own.axis, index, body);
+        self.emit_either((None, "phase"), inside, body, |_| Ok(()))
     }
 
     /// Opens a loop over a leaf, unrolled where its place says so.
@@ -180,7 +188,7 @@ impl Lowering<'_> {
             loads.iter().try_for_each(|tv| self.declare_twin(*tv))?;
         }
         let index = self.index_ahead(axis, at)?;
-        self.with_bound(axis, Bound { index, overflows: true }, body)
+        self.with_bound(axis, Bound { index, overflows: true, below: false }, body)
     }
 
     /// The index of an iteration ahead.
@@ -216,7 +224,7 @@ impl Lowering<'_> {
         index: ExprId,
         body: impl FnOnce(&mut Self) -> Result<()>,
     ) -> Result<()> {
-        self.with_bound(leaf, Bound { index, overflows: false }, body)
+        self.with_bound(leaf, Bound::inside(index), body)
     }
 
     pub(super) fn with_bound(

@@ -19,8 +19,8 @@ pub(super) struct Facts<'a> {
     pub(super) class: &'a ArgClass,
     /// For each tensor those that read it.
     pub(super) consumers: SecondaryMap<TvId, Vec<TvId>>,
-    /// The axis behind each place in the launch; of several that take turns there, one.
-    pub(super) places: BTreeMap<ParallelType, AxisId>,
+    /// The axes behind each place in the launch.
+    pub(super) places: BTreeMap<ParallelType, Vec<AxisId>>,
     /// For each copy of another tensor in registers, that tensor.
     copied: SecondaryMap<TvId, Option<TvId>>,
 }
@@ -150,7 +150,14 @@ impl<'a> Facts<'a> {
 
     /// The constant size of a thread axis; 1 where nothing is bound to it.
     pub(super) fn block_dim(&self, parallel: ParallelType) -> Result<i64> {
-        self.places.get(&parallel).map_or(Ok(1), |axis| self.constant_extent(*axis))
+        let axis = self.places.get(&parallel).and_then(|axes| axes.first());
+        axis.map_or(Ok(1), |axis| self.constant_extent(*axis))
+    }
+
+    /// Whether there may be more blocks along a loop's place than it has indices, since tensors bind several
+    /// axes there.
+    pub(super) fn is_guarded(&self, own: Loop) -> bool {
+        own.parallel.is_block() && self.places.get(&own.parallel).is_some_and(|axes| axes.len() > 1)
     }
 
     /// Threads of a block.
@@ -305,6 +312,8 @@ fn copies(scheduled: &ScheduledFusion) -> SecondaryMap<TvId, Option<TvId>> {
         if let Some(TvOp { compute: Compute::Copy, inputs }) = &scheduled.tensors[tv].op
             && let [TvOperand::Tv(from)] = *inputs.as_slice()
             && scheduled.tensors[from].memory != Memory::Global
+            // Slices and reshapes have their elements at other indices.
+            && scheduled.tensors[from].indexed().all(|axis| scheduled.tensors[tv].has_root(axis))
         {
             copied.set(tv, Some(copied[from].unwrap_or(from)));
         }

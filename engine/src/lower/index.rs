@@ -7,7 +7,10 @@
 //! * merge `m = o * n + i`: `idx(o) = idx(m) / n`, `idx(i) = idx(m) % n`;
 //! * align `a = p - shift(row)`: `idx(a) = idx(p) - shift(row)`;
 //! * window `a = o * step + w - left - shift(row)`, and of the index in a window, where the axis has one from
-//!   other loops, `idx(w) = idx(a) + left + shift(row) - idx(o) * step`.
+//!   other loops, `idx(w) = idx(a) + left + shift(row) - idx(o) * step`;
+//! * resize `r = a + left`, of slices, pads and parts of joined tensors: `idx(a) = idx(r) - left`.
+//!
+//! What no loop leads to so has its index from what it was made of, by the same formulas the other way.
 //!
 //! **Predicates.** An index *overflows* when it may reach its axis's extent. A
 //! leaf does only where it is one iteration ahead. A split overflows its input unless it is exact, or when its
@@ -16,13 +19,19 @@
 //! overflows would wrap into its outer part. So a test is placed at every inner
 //! part that overflows, at every merge result that overflows, and at every root
 //! that overflows; together they are sufficient, and each is the outermost place
-//! at which the overflow can be seen.
+//! at which the overflow can be seen. An index is *below* when it may be less than 0: only a resize makes
+//! it so. It is tested before it is divided, before it becomes an inner part, and at roots.
 
 use super::context::{Bound, Lowering};
+use crate::axes::Offset;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::ExprId;
 use crate::num::BinaryOp;
 use crate::schedule::{AxisId, RowShift, ShiftId, TensorLayout, TvId, Xform};
+use smallvec::SmallVec;
+
+/// Axes from which a search came.
+type Behind = SmallVec<[AxisId; 8]>;
 
 impl Lowering<'_> {
     /// The index of an axis in the loops that are open now.
@@ -37,12 +46,27 @@ impl Lowering<'_> {
         let mut terms = Vec::new();
         for root in roots {
             let resolved = self.resolve(*root, &mut terms)?;
-            if resolved.overflows {
-                let extent = self.extent(*root)?;
-                self.test_below(resolved.index, extent, &mut terms);
-            }
+            self.test_inside(*root, resolved, &mut terms)?;
         }
         Ok(terms)
+    }
+
+    /// Tests what is not known of an index: that it is one of the axis.
+    fn test_inside(&mut self, axis: AxisId, bound: Bound, terms: &mut Vec<ExprId>) -> Result<()> {
+        if bound.below {
+            self.test_not_negative(bound.index, terms);
+        }
+        if bound.overflows {
+            let extent = self.extent(axis)?;
+            self.test_below(bound.index, extent, terms);
+        }
+        Ok(())
+    }
+
+    fn test_not_negative(&mut self, index: ExprId, terms: &mut Vec<ExprId>) {
+        let zero = self.b.int(0);
+        let term = self.b.exprs().binary(BinaryOp::Ge, index, zero);
+        self.add_term(term, terms);
     }
 
     /// The conjunction of terms.
@@ -79,12 +103,28 @@ impl Lowering<'_> {
 
     /// Whether open loops give an axis an index.
     pub(super) fn is_open(&self, axis: AxisId) -> bool {
-        self.bound[axis].is_some() || self.scheduled.axes.uses(axis).any(|xform| self.leads(axis, xform))
+        self.is_open_behind(axis, &mut SmallVec::new())
     }
 
     /// Whether open loops give what a transform makes of an axis an index, and so the axis.
     fn leads(&self, axis: AxisId, xform: &Xform) -> bool {
-        xform.divides(axis) && xform.outputs().iter().all(|part| self.is_open(*part) || self.is_only(*part))
+        self.leads_behind(axis, xform, &mut SmallVec::new())
+    }
+
+    /// The same behind some axes: what was cut may be padded to the axis that it was cut from.
+    fn is_open_behind(&self, axis: AxisId, behind: &mut Behind) -> bool {
+        self.bound[axis].is_some() || self.scheduled.axes.uses(axis).any(|xform| self.leads_behind(axis, xform, behind))
+    }
+
+    fn leads_behind(&self, axis: AxisId, xform: &Xform, behind: &mut Behind) -> bool {
+        if !xform.divides(axis) || behind.contains(&axis) {
+            return false;
+        }
+        behind.push(axis);
+        let mut parts = xform.outputs().into_iter();
+        let leads = parts.all(|part| self.is_open_behind(part, behind) || self.is_only(part));
+        behind.pop();
+        leads
     }
 
     /// Whether an axis is a part that has no other beside it: its index is 0.
@@ -94,15 +134,23 @@ impl Lowering<'_> {
 
     /// The transform that made an axis, if open loops run over something else, from which it follows.
     fn made_by(&self, axis: AxisId) -> Option<Xform> {
-        if self.is_open(axis) {
+        self.made_behind(axis, &mut SmallVec::new())
+    }
+
+    fn made_behind(&self, axis: AxisId, behind: &mut Behind) -> Option<Xform> {
+        if self.is_open(axis) || behind.contains(&axis) {
             return None;
         }
-        let made = self.scheduled.axes.def(axis).copied()?;
-        match made {
-            Xform::Merge { outer, inner, .. } => (self.is_open(outer) && self.is_open(inner)).then_some(made),
-            Xform::Split { input, .. } => (self.is_open(input) || self.made_by(input).is_some()).then_some(made),
-            _ => None,
-        }
+        behind.push(axis);
+        let mut is_known = |axis: AxisId| self.is_open(axis) || self.made_behind(axis, behind).is_some();
+        let is_way = |xform: &&Xform| match **xform {
+            Xform::Merge { outer, inner, .. } => is_known(outer) && is_known(inner),
+            Xform::Split { input, .. } | Xform::Resize { input, .. } => is_known(input),
+            Xform::Align { .. } | Xform::Window { .. } => false,
+        };
+        let made = self.scheduled.axes.defs(axis).find(is_way).copied();
+        behind.pop();
+        made
     }
 
     /// The windows of which an axis is the index, if open loops run over something else.
@@ -118,91 +166,109 @@ impl Lowering<'_> {
             let place = self.b.exprs().add(whole, on);
             let first = self.window_start(outer, step, terms)?;
             // Schedules are refused in which it may be outside of the window.
-            return Ok(Bound { index: self.b.exprs().sub(place, first), overflows: false });
+            return Ok(Bound::inside(self.b.exprs().sub(place, first)));
         }
         let Some(xform) = self.way(axis) else {
-            if self.bound[axis].is_none() {
-                return self.resolve_forward(axis, terms);
-            }
-            let index = self.leaf(axis)?;
-            return Ok(Bound { index, overflows: self.bound[axis].is_some_and(|bound| bound.overflows) });
+            return match self.bound[axis] {
+                Some(bound) => Ok(bound),
+                None => self.resolve_forward(axis, terms),
+            };
         };
         match xform {
             Xform::Split { outer, inner, exact, .. } => {
                 let factor = self.extent(inner)?;
                 let outer = self.resolve(outer, terms)?;
-                let inner = self.resolve(inner, terms)?;
-                if inner.overflows {
-                    self.test_below(inner.index, factor, terms);
-                }
+                let part = self.resolve(inner, terms)?;
+                self.test_inside(inner, part, terms)?;
                 let scaled = self.b.exprs().mul(outer.index, factor);
-                let index = self.b.exprs().add(scaled, inner.index);
-                Ok(Bound { index, overflows: !exact || outer.overflows })
+                let index = self.b.exprs().add(scaled, part.index);
+                Ok(Bound { index, overflows: !exact || outer.overflows, below: outer.below })
             }
             Xform::Merge { outer, inner, output } => {
                 let merged = self.resolve(output, terms)?;
-                if merged.overflows {
-                    let extent = self.extent(output)?;
-                    self.test_below(merged.index, extent, terms);
-                }
+                self.test_inside(output, merged, terms)?;
                 let divisor = self.extent(inner)?;
                 let index = if axis == outer {
                     self.b.exprs().div(merged.index, divisor)
                 } else {
                     self.b.exprs().rem(merged.index, divisor)
                 };
-                Ok(Bound { index, overflows: false })
+                Ok(Bound::inside(index))
             }
             Xform::Align { output, vector, shift, .. } => {
                 let padded = self.resolve(output, terms)?;
                 let shift = self.row_shift(self.scheduled.shifts[shift], axis, vector)?;
                 let index = self.b.exprs().sub(padded.index, shift);
-                let zero = self.b.int(0);
-                let term = self.b.exprs().binary(BinaryOp::Ge, index, zero);
-                self.add_term(term, terms);
-                Ok(Bound { index, overflows: true })
+                self.test_not_negative(index, terms);
+                Ok(Bound { index, overflows: true, below: false })
             }
             Xform::Window { outer, inner, step, left, shift, .. } => {
                 let first = self.window_start(outer, step, terms)?;
                 let own = self.resolve(inner, terms)?;
-                if own.overflows {
-                    let width = self.extent(inner)?;
-                    self.test_below(own.index, width, terms);
-                }
+                self.test_inside(inner, own, terms)?;
                 let place = self.b.exprs().add(first, own.index);
                 let back = self.window_offset(axis, left, shift)?;
                 let index = self.b.exprs().sub(place, back);
                 if left > 0 || shift.is_some() {
-                    let zero = self.b.int(0);
-                    let term = self.b.exprs().binary(BinaryOp::Ge, index, zero);
-                    self.add_term(term, terms);
+                    self.test_not_negative(index, terms);
                 }
-                Ok(Bound { index, overflows: true })
+                Ok(Bound { index, overflows: true, below: false })
             }
-            Xform::Resize { .. } => Err(Diagnostic::bug("no schedule resizes an axis")),
+            Xform::Resize { output, left, right, .. } => {
+                let cut = self.resolve(output, terms)?;
+                let [left, right] = [left, right].map(|by| self.scheduled.axes[by].clone());
+                let index = self.resized(cut.index, &left.negated())?;
+                let overflows = cut.overflows || !right.sign.is_not_positive();
+                Ok(Bound { index, overflows, below: cut.below || !left.sign.is_not_positive() })
+            }
         }
+    }
+
+    /// `index + offset`, as a difference where that reads better.
+    fn resized(&mut self, index: ExprId, offset: &Offset) -> Result<ExprId> {
+        Ok(if offset.looks_negative() {
+            let offset = self.offset(&offset.negated())?;
+            self.b.exprs().sub(index, offset)
+        } else {
+            let offset = self.offset(offset)?;
+            self.b.exprs().add(index, offset)
+        })
     }
 
     /// The index of an axis from those that it was made of.
     fn resolve_forward(&mut self, axis: AxisId, terms: &mut Vec<ExprId>) -> Result<Bound> {
         if self.is_only(axis) {
-            return Ok(Bound { index: self.b.int(0), overflows: false });
+            return Ok(Bound::inside(self.b.int(0)));
         }
         match self.made_by(axis) {
             Some(Xform::Merge { outer, inner, .. }) => {
                 let factor = self.extent(inner)?;
-                let (outer, inner) = (self.resolve(outer, terms)?, self.resolve(inner, terms)?);
-                if inner.overflows {
-                    self.test_below(inner.index, factor, terms);
-                }
+                let (outer, part) = (self.resolve(outer, terms)?, self.resolve(inner, terms)?);
+                self.test_inside(inner, part, terms)?;
                 let scaled = self.b.exprs().mul(outer.index, factor);
-                Ok(Bound { index: self.b.exprs().add(scaled, inner.index), overflows: outer.overflows })
+                Ok(Bound { index: self.b.exprs().add(scaled, part.index), ..outer })
             }
-            Some(Xform::Split { input, inner, outer, .. }) => {
+            Some(Xform::Resize { input, left, right, .. }) => {
                 let whole = self.resolve(input, terms)?;
+                let [left, right] = [left, right].map(|by| self.scheduled.axes[by].clone());
+                let index = self.resized(whole.index, &left)?;
+                let overflows = whole.overflows || !right.sign.is_not_negative();
+                Ok(Bound { index, overflows, below: whole.below || !left.sign.is_not_negative() })
+            }
+            Some(Xform::Split { input, inner, outer, exact }) => {
+                let whole = self.resolve(input, terms)?;
+                if whole.below {
+                    self.test_not_negative(whole.index, terms);
+                }
+                // With a last part that is not full, the outer part is inside where the whole is not.
+                let is_tested = whole.overflows && !exact;
+                if is_tested {
+                    let extent = self.extent(input)?;
+                    self.test_below(whole.index, extent, terms);
+                }
                 let factor = self.extent(inner)?;
                 if axis == inner && self.scheduled.axes.constant_extent(outer) == Some(1) {
-                    return Ok(whole);
+                    return Ok(Bound { below: false, ..whole });
                 }
                 // Who asks for a part's index is in that part, if loops say which it is.
                 let index = if axis == outer {
@@ -214,9 +280,9 @@ impl Lowering<'_> {
                 } else {
                     self.b.exprs().rem(whole.index, factor)
                 };
-                Ok(Bound { index, overflows: axis == outer && whole.overflows })
+                Ok(Bound { index, overflows: axis == outer && whole.overflows && !is_tested, below: false })
             }
-            _ => Ok(Bound { index: self.leaf(axis)?, overflows: false }),
+            _ => Ok(Bound::inside(self.leaf(axis)?)),
         }
     }
 

@@ -1,12 +1,12 @@
 //! Parameters: sizes, strides, scalars and pointers, each declared on first use.
 
 use super::context::{Lowering, identifier};
-use crate::axes::AxisRef;
+use crate::axes::{AxisRef, Offset};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{ScalarDef, ScalarId};
 use crate::kernel::{BufId, Expr, ExprId, IndexOp, ValueKind};
 use crate::num::DType;
-use crate::schedule::{AxisId, Extent, Io, MemoryAxis, Parts, TensorLayout, TvId};
+use crate::schedule::{AxisId, Extent, Io, MemoryAxis, Parts, TensorLayout, Tv, TvId};
 
 impl Lowering<'_> {
     /// The extent of an axis: a constant or an expression over parameters.
@@ -16,21 +16,7 @@ impl Lowering<'_> {
         }
         let extent = match self.scheduled.axes[axis].extent {
             Extent::Const(value) => self.b.int(value),
-            Extent::Scalar(scalar) => {
-                // What the user computed wraps; `fusion::bind` checked that this one does not.
-                let size = self.scalar(scalar)?;
-                let size = self.b.exprs().as_index(size);
-                let index_type = self.b.index_type();
-                // Sizes are i64 scalars; as an index the parameter itself is meant.
-                let size_expr = self.b.exprs()[size].expr;
-                match size_expr {
-                    Expr::Cast(inner) if self.b.dtype(inner) == index_type => inner,
-                    _ => {
-                        let cast = self.b.exprs().cast(size, index_type);
-                        self.hoist("size", cast)
-                    }
-                }
-            }
+            Extent::Scalar(scalar) => self.scalar_index(scalar)?,
             Extent::CeilDiv(of, factor) => {
                 let of = self.extent(of)?;
                 let less = self.b.int(factor - 1);
@@ -59,6 +45,40 @@ impl Lowering<'_> {
         };
         self.extents.set(axis, Some(extent));
         Ok(extent)
+    }
+
+    /// A scalar that is a size, or a sum of sizes, as an index.
+    fn scalar_index(&mut self, scalar: ScalarId) -> Result<ExprId> {
+        // What the user computed wraps; `fusion::bind` checked that this one does not.
+        let size = self.scalar(scalar)?;
+        let size = self.b.exprs().as_index(size);
+        let index_type = self.b.index_type();
+        // Sizes are i64 scalars; as an index the parameter itself is meant.
+        let size_expr = self.b.exprs()[size].expr;
+        Ok(match size_expr {
+            Expr::Cast(inner) if self.b.dtype(inner) == index_type => inner,
+            _ => {
+                let cast = self.b.exprs().cast(size, index_type);
+                self.hoist("size", cast)
+            }
+        })
+    }
+
+    /// How far an axis is moved: a number, or a parameter.
+    pub(super) fn offset(&mut self, offset: &Offset) -> Result<ExprId> {
+        if let Some(known) = self.offsets.get(offset) {
+            return Ok(*known);
+        }
+        let mut sum = self.b.int(offset.constant);
+        for (factor, scalar) in &offset.terms {
+            let value = self.scalar_index(*scalar)?;
+            let factor = self.b.int(*factor);
+            let term = self.b.exprs().mul(value, factor);
+            sum = self.b.exprs().add(sum, term);
+        }
+        let sum = self.hoist("offset", sum);
+        self.offsets.insert(offset.clone(), sum);
+        Ok(sum)
     }
 
     /// The indices of a part of an axis: [`Parts::share`] over parameters.
@@ -192,7 +212,9 @@ impl Lowering<'_> {
             Some(Io::Input(input)) => self.class.layouts[input as usize]
                 .clone()
                 .ok_or_else(|| Diagnostic::bug(format!("input {input} has no layout"))),
-            None if !self.facts.is_random(tv) => Err(Diagnostic::bug(format!("{} is not in global memory", data.name))),
+            None if !self.facts.is_random(tv) && !self.scheduled.is_workspace(tv) => {
+                Err(Diagnostic::bug(format!("{} is not in global memory", data.name)))
+            }
             Some(Io::Output(_)) | None => {
                 let order = (0..data.axes.len())
                     .filter(|axis| data.axes[*axis].indexed().is_some())
@@ -210,11 +232,12 @@ impl Lowering<'_> {
         }
         let data = &self.scheduled.tensors[tv];
         let io = data.io;
+        let is_same = |other: TvId, twin: &Tv| other != tv && io.is_some() && twin.io == io;
         let twin = self
             .scheduled
             .tensors
             .iter()
-            .find(|(other, twin)| *other != tv && twin.io == io && self.buffers[*other].is_some())
+            .find(|(other, twin)| is_same(*other, twin) && self.buffers[*other].is_some())
             .and_then(|(other, _)| self.buffers[other]);
         if let Some(buffer) = twin {
             self.buffers.set(tv, Some(buffer));
@@ -226,7 +249,7 @@ impl Lowering<'_> {
         let buffer = match io {
             Some(Io::Input(input)) => self.b.input(name, input, dtype, len, layout.align),
             Some(Io::Output(output)) => self.b.output(name, output, dtype, len, layout.align),
-            None => return Err(Diagnostic::bug(format!("{} is not in global memory", data.name))),
+            None => self.b.workspace(name, dtype, len, layout.align, false),
         };
         self.buffers.set(tv, Some(buffer));
         Ok(buffer)

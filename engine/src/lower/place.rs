@@ -43,7 +43,37 @@ impl Placing<'_> {
         if !grid.is_empty() {
             return self.around_grid(&units, &grid, depth, out);
         }
+        if depth == 0 {
+            return self.in_phases(&units, out);
+        }
         units.iter().try_for_each(|unit| self.unit(unit, depth, out))
+    }
+
+    /// Places the outermost units in phases: what reads what a unit left in memory of the device comes in a
+    /// later one, behind a barrier of all blocks.
+    fn in_phases(&mut self, units: &[Vec<TvId>], out: &mut Body) -> Result<()> {
+        let scheduled = self.facts.scheduled;
+        let unit_of = units_of_tensors(units);
+        let mut phases: Vec<usize> = Vec::with_capacity(units.len());
+        for unit in units {
+            let producers = unit.iter().flat_map(|tv| scheduled.producers(*tv));
+            let behind = |from: TvId| {
+                let phase = unit_of.get(&from).and_then(|unit| phases.get(*unit)).copied().unwrap_or(0);
+                let is_kept = scheduled.is_workspace(from);
+                phase + usize::from(is_kept)
+            };
+            let phase = producers.map(behind).max().unwrap_or(0);
+            phases.push(phase);
+        }
+        for phase in 0..=phases.iter().copied().max().unwrap_or(0) {
+            if phase > 0 {
+                out.push(self.tree.add(Node::GridBarrier));
+            }
+            for (unit, _) in units.iter().zip(&phases).filter(|(_, own)| **own == phase) {
+                self.unit(unit, 0, out)?;
+            }
+        }
+        Ok(())
     }
 
     fn around_grid(&mut self, units: &[Vec<TvId>], grid: &[usize], depth: usize, out: &mut Body) -> Result<()> {
@@ -134,10 +164,13 @@ impl Placing<'_> {
         let mut sets = DisjointSets::new(tvs.len());
         let position: BTreeMap<TvId, usize> = tvs.iter().enumerate().map(|(i, tv)| (*tv, i)).collect();
         for (index, tv) in tvs.iter().enumerate() {
-            if scheduled.tensors[*tv].inline_at <= depth {
-                continue;
-            }
-            for consumer in &self.facts.consumers[*tv] {
+            let data = &scheduled.tensors[*tv];
+            let together = match (data.inline_at > depth, data.compute_with > depth) {
+                (true, _) => self.facts.consumers[*tv].clone(),
+                (false, true) => scheduled.first_consumer(*tv).into_iter().collect(),
+                (false, false) => continue,
+            };
+            for consumer in &together {
                 let Some(other) = position.get(consumer) else {
                     return Err(Diagnostic::bug(format!(
                         "{} is inlined into {}, which is not in the same loops",

@@ -14,19 +14,21 @@
 use super::facts::Facts;
 use super::outside::Outside;
 use super::tree::{Body, LoopTree, Node, NodeId, Wide};
+use crate::axes::ForeignAxis;
+use crate::diag::Result;
 use crate::kernel::Unroll;
-use crate::schedule::{AxisId, Extent, Loop, ParallelType, TvId, Xform};
+use crate::schedule::{AxisId, Extent, Loop, ParallelType, TvId};
 use crate::util::SecondaryMap;
 use std::collections::BTreeSet;
 
 /// Adds tests and repairs to a tree.
-pub(super) fn predicate(facts: &Facts<'_>, outside: &Outside, tree: &mut LoopTree) {
+pub(super) fn predicate(facts: &Facts<'_>, outside: &Outside, tree: &mut LoopTree) -> Result<()> {
     let mut place: SecondaryMap<TvId, usize> = SecondaryMap::new();
     facts.scheduled.topological().into_iter().enumerate().for_each(|(at, tv)| place.set(tv, at));
     let body = std::mem::take(&mut tree.body);
     let mut pass = Predicate { facts, outside, place, tree, last_block: BTreeSet::new() };
-    let body = pass.body(body);
-    tree.body = body;
+    tree.body = pass.body(body)?;
+    Ok(())
 }
 
 struct Predicate<'a> {
@@ -40,62 +42,63 @@ struct Predicate<'a> {
 }
 
 impl Predicate<'_> {
-    fn body(&mut self, body: Body) -> Body {
+    fn body(&mut self, body: Body) -> Result<Body> {
         let mut out = Body::with_capacity(body.len());
         for node in body {
             let repair = self.repair(node);
-            out.push(self.node(node));
+            out.push(self.node(node)?);
             out.extend(repair);
         }
-        out
+        Ok(out)
     }
 
     /// Rewrites a node; returns what stands in its place.
-    fn node(&mut self, node: NodeId) -> NodeId {
+    fn node(&mut self, node: NodeId) -> Result<NodeId> {
         match &mut self.tree.nodes[node] {
             Node::Accumulate { tv, tested } => {
                 *tested = self.outside.is_tested(self.facts, *tv);
             }
             Node::Store { tv, firsts } | Node::Wide { wide: Wide::Store { tv, firsts, .. }, .. } => {
-                *firsts = firsts_of(self.facts, *tv, &self.last_block);
+                *firsts = firsts_of(self.facts, *tv, &self.last_block)?;
             }
             Node::Grid { tvs, .. } => {
                 let axes = self.facts.cross_thread(tvs[0]).block_axes;
                 let (added, known): (Vec<_>, Vec<_>) =
                     axes.into_iter().partition(|axis| !self.last_block.contains(axis));
                 debug_assert!(known.is_empty(), "grid reductions are not nested");
-                self.grid(node, &added);
-                return node;
+                self.grid(node, &added)?;
+                return Ok(node);
             }
             _ => {}
         }
         if let Node::Wide { single, .. } = self.tree.nodes[node] {
-            self.node(single);
+            self.node(single)?;
         }
-        self.bodies(node);
-        match self.tree.nodes[node] {
+        self.bodies(node)?;
+        Ok(match self.tree.nodes[node] {
             Node::Loop { own, unroll: Unroll::Full, .. } if own.parallel == ParallelType::Vectorize => {
                 self.lanes(node, own)
             }
             _ => node,
-        }
+        })
     }
 
-    fn bodies(&mut self, node: NodeId) {
+    fn bodies(&mut self, node: NodeId) -> Result<()> {
         let taken: Vec<Body> = self.tree.bodies_mut(node).into_iter().map(std::mem::take).collect();
-        let done: Vec<Body> = taken.into_iter().map(|body| self.body(body)).collect();
+        let done = taken.into_iter().map(|body| self.body(body)).collect::<Result<Vec<Body>>>()?;
         self.tree.bodies_mut(node).into_iter().zip(done).for_each(|(body, done)| *body = done);
+        Ok(())
     }
 
     /// In the last block, what depends on a grid reduction stands at all places of its axes.
-    fn grid(&mut self, node: NodeId, axes: &[AxisId]) {
-        let Node::Grid { body, .. } = &mut self.tree.nodes[node] else { return };
+    fn grid(&mut self, node: NodeId, axes: &[AxisId]) -> Result<()> {
+        let Node::Grid { body, .. } = &mut self.tree.nodes[node] else { return Ok(()) };
         for inner in std::mem::take(body).iter() {
             let last = matches!(self.tree.nodes[*inner], Node::LastBlock { .. });
             if last {
                 self.last_block.extend(axes);
             }
-            self.bodies(*inner);
+            self.bodies(*inner)?;
             if last {
                 axes.iter().for_each(|axis| {
                     self.last_block.remove(axis);
@@ -105,6 +108,7 @@ impl Predicate<'_> {
                 body.push(*inner);
             }
         }
+        Ok(())
     }
 
     /// The repair of a load whose nest ends here, if it may need one.
@@ -112,7 +116,7 @@ impl Predicate<'_> {
         let (tv, loops) = self.tree.nest_of_load(nest)?;
         let data = &self.facts.scheduled.tensors[tv];
         // What lies outside is never read into a ring.
-        if data.inline_at + loops != data.loops.len() || data.is_ring() || !self.outside.is_relied_on(tv) {
+        if data.computed_at() + loops != data.loops.len() || data.is_ring() || !self.outside.is_relied_on(tv) {
             return None;
         }
         let is_wide = |node: &NodeId| matches!(&self.tree.nodes[*node], Node::Wide { wide: Wide::Load(_), .. });
@@ -153,29 +157,13 @@ impl Predicate<'_> {
 
 /// The axes at index 0 of which a tensor is written: of all places in the loops that
 /// hold the same element, the first writes it.
-fn firsts_of(facts: &Facts<'_>, tv: TvId, last_block: &BTreeSet<AxisId>) -> Vec<AxisId> {
-    let mut firsts: Vec<AxisId> = Vec::new();
-    for leaf in facts.scheduled.tensors[tv].loop_axes().filter(|leaf| !last_block.contains(leaf)) {
-        lacking_axes(facts, tv, leaf, &mut firsts);
-    }
-    firsts.retain(|axis| facts.scheduled.axes[*axis].extent != Extent::Const(1));
+fn firsts_of(facts: &Facts<'_>, tv: TvId, last_block: &BTreeSet<AxisId>) -> Result<Vec<AxisId>> {
+    let foreign = facts.scheduled.foreign_axes(tv)?.axes;
+    // The last block stands for all of them.
+    let repeats = |other: &ForeignAxis| other.at_zero && other.loops.iter().any(|own| !last_block.contains(own));
+    let axes = foreign.into_iter().filter(repeats).map(|other| other.axis);
+    let mut firsts: Vec<AxisId> = axes.filter(|axis| facts.scheduled.axes[*axis].extent != Extent::Const(1)).collect();
     firsts.sort();
     firsts.dedup();
-    firsts
-}
-
-/// The axes that an axis derives from, itself included, of which a tensor
-/// has no part: where it is merged of some that the tensor has and others
-/// that it has not, those others.
-fn lacking_axes(facts: &Facts<'_>, tv: TvId, axis: AxisId, found: &mut Vec<AxisId>) {
-    let axes = &facts.scheduled.axes;
-    let has = |root: &AxisId| facts.scheduled.tensors[tv].has_root(*root);
-    let roots = axes.roots_of(axis);
-    if !roots.iter().any(has) {
-        found.push(axis);
-    } else if !roots.iter().all(has) {
-        for input in axes.def(axis).map(Xform::inputs).unwrap_or_default() {
-            lacking_axes(facts, tv, input, found);
-        }
-    }
+    Ok(firsts)
 }

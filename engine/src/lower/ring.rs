@@ -33,7 +33,7 @@ impl Lowering<'_> {
         let index = self.index_ahead(axis, at)?;
         let extent = self.extent(axis)?;
         let exists = self.b.exprs().lt(index, extent);
-        let fill = |l: &mut Self| l.with_bound(axis, Bound { index, overflows: false }, body);
+        let fill = |l: &mut Self| l.with_bound(axis, Bound::inside(index), body);
         self.emit_either((None, PASS), exists, fill, |_| Ok(()))
     }
 

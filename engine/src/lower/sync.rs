@@ -171,6 +171,7 @@ impl Sync<'_> {
                 all.last = all.first.clone();
                 Ok(all)
             }
+            Node::GridBarrier => Ok(Summary { settles: true, ..Summary::default() }),
             _ => self.leaf(node),
         }
     }
@@ -211,6 +212,8 @@ impl Sync<'_> {
     fn looped(&mut self, node: NodeId, own: Loop) -> Result<Summary> {
         let mut summary = self.inner(node, &[])?;
         if !self.facts.repeats(own) {
+            // Blocks beyond its axis leave it out.
+            summary.settles &= !self.facts.is_guarded(own);
             return Ok(summary);
         }
         // Each round adds a barrier at least.

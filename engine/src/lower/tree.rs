@@ -83,6 +83,8 @@ pub(super) enum Node {
     LastBlock { body: Body },
     /// A barrier of the block, for a tensor's sake.
     Barrier { tv: TvId, pass: &'static str },
+    /// A barrier of all blocks, between two phases.
+    GridBarrier,
 }
 
 /// A load from global memory.

@@ -352,16 +352,37 @@ impl Lowering<'_> {
         if data.indexed().any(|axis| self.scheduled.shift_varies(axis, leaf, |output| self.is_open(output))) {
             return Ok(false);
         }
-        let mut part = leaf;
-        while part != axis {
-            part = match self.scheduled.axes.def(part) {
-                Some(Xform::Split { input, inner, .. }) if *inner == part => *input,
-                Some(Xform::Align { input, .. } | Xform::Window { input, .. }) => *input,
-                // Of a merged axis the tensor walks less: its index is a remainder.
-                _ => return Ok(false),
-            };
+        Ok(self.is_along(leaf, axis))
+    }
+
+    /// Whether neighbours along a leaf are neighbours along an axis.
+    fn is_along(&self, leaf: AxisId, axis: AxisId) -> bool {
+        let axes = &self.scheduled.axes;
+        let (mut seen, mut open) = (Vec::new(), vec![leaf]);
+        while let Some(part) = open.pop() {
+            if part == axis {
+                return true;
+            }
+            if seen.contains(&part) {
+                continue;
+            }
+            seen.push(part);
+            // Of a merged axis the tensor walks less: its index is a remainder.
+            open.extend(axes.defs(part).filter_map(|xform| match *xform {
+                Xform::Split { input, inner, .. } => (inner == part).then_some(input),
+                Xform::Align { input, .. } | Xform::Window { input, .. } | Xform::Resize { input, .. } => Some(input),
+                Xform::Merge { .. } => None,
+            }));
+            // What the program makes of it goes on as it does.
+            if axes.has_program_xforms() {
+                open.extend(axes.uses(part).filter_map(|xform| match *xform {
+                    Xform::Merge { inner, output, .. } if inner == part && !self.is_open(output) => Some(output),
+                    Xform::Resize { output, .. } if !self.is_open(output) => Some(output),
+                    _ => None,
+                }));
+            }
         }
-        Ok(true)
+        false
     }
 
     /// A power of two (at most 16) that divides an index expression, from the

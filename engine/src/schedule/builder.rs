@@ -5,7 +5,7 @@ use super::ir::{
     Columns, Compute, Io, Loop, Memory, ParallelType, ScheduledFusion, Step, Tile, Tv, TvId, TvOp, TvOperand,
 };
 use super::names::Names;
-use crate::axes::{AxisId, Derivation, Extent, Parts, Source};
+use crate::axes::{AxisId, AxisRef, Derivation, Extent, Parts, Source};
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{CacheHint, MAX_ACCESS_BYTES};
 use crate::util::EntityId;
@@ -243,6 +243,33 @@ impl ScheduleBuilder {
         Ok(fork)
     }
 
+    /// Ends a phase of the kernel after a value: it is written to memory of the device, and those who read
+    /// it go on when all blocks have written theirs. Returns the tensor in that memory.
+    pub fn phase_after(&mut self, tv: TvId) -> Result<TvId> {
+        let consumers = self.scheduled.consumers(tv);
+        let data = self.scheduled.tensors[tv].clone();
+        if data.op.is_none() || data.memory == Memory::Global || consumers.is_empty() {
+            let message = format!("phase_after of {}, which is no value that others read", data.name);
+            return Err(Diagnostic::user(code::SCHEDULE_TENSOR, message)
+                .note("inputs, results and what a phase leaves to the next are in memory of the device already"));
+        }
+        self.scheduled.steps.push(Step::PhaseAfter { tensor: data.name.clone() });
+        let name = self.names.fresh(format!("{}_w", data.name));
+        // An element for each index that a partial result still has.
+        let partial = data.partial.iter().map(|axis| AxisRef::Axis(*axis));
+        let axes = partial.chain(data.axes.iter().copied()).collect();
+        let reduced = self.scheduled.reduced_leaves(tv);
+        let loops = data.loops.iter().copied().filter(|own| !reduced.contains(&own.axis)).collect();
+        let op = Some(TvOp { compute: Compute::Copy, inputs: vec![TvOperand::Tv(tv)] });
+        let kept = Tv { name, axes, loops, partial: Vec::new(), op, ..data }.in_registers();
+        let workspace = Tv { memory: Memory::Global, cache_hint: CacheHint::Global, ..kept };
+        let workspace = self.scheduled.tensors.push(workspace);
+        for consumer in consumers {
+            self.replace_operand(consumer, tv, workspace);
+        }
+        Ok(workspace)
+    }
+
     fn replace_operand(&mut self, consumer: TvId, from: TvId, to: TvId) {
         if let Some(op) = &mut self.scheduled.tensors[consumer].op {
             for operand in &mut op.inputs {
@@ -305,8 +332,8 @@ impl ScheduleBuilder {
         let is_value = self.scheduled.tensors[tv].op.is_some() && !self.scheduled.is_reduction(tv);
         let data = &mut self.scheduled.tensors[tv];
         match memory {
-            Memory::Local if data.io.is_none() => (data.memory, data.tile) = (memory, None),
-            Memory::Shared if data.io.is_none() && is_value => data.memory = memory,
+            Memory::Local if data.memory != Memory::Global => (data.memory, data.tile) = (memory, None),
+            Memory::Shared if data.memory != Memory::Global && is_value => data.memory = memory,
             _ => {
                 return Err(Diagnostic::unsupported(
                     code::SCHEDULE_VERB,
@@ -332,23 +359,34 @@ impl ScheduleBuilder {
     pub fn propagate(&mut self, order: &[AxisId]) -> Result<()> {
         for tv in self.scheduled.tensors.ids() {
             self.scheduled.tensors[tv].loops.clear();
-            let reduced = self.scheduled.reduced_leaves(tv);
+            let state = &self.scheduled;
+            let reduced = match state.axes.has_program_xforms() {
+                true => state.reduced_in(tv, order),
+                false => state.reduced_leaves(tv),
+            };
+            let depends = state.depends_among(tv, order);
             let mut loops = Vec::new();
             for leaf in order {
-                let parallel = self.scheduled.bindings[*leaf];
-                if !parallel.is_loop() || reduced.contains(leaf) || self.scheduled.depends(tv, *leaf) {
+                let parallel = state.bindings[*leaf];
+                if !parallel.is_loop() || reduced.contains(leaf) || depends.contains(leaf) {
                     loops.push(Loop { axis: *leaf, parallel });
                 }
             }
-            let state = &self.scheduled;
             let data = &state.tensors[tv];
             let is_loop = |axis: AxisId| order.contains(&axis);
+            let over = match &data.op {
+                Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) if state.axes.has_program_xforms() => {
+                    over.as_slice()
+                }
+                _ => &[],
+            };
             let covered = !data.partial.is_empty()
-                || data.indexed().all(|axis| state.axes.covers(axis, &is_loop))
+                || data.indexed().chain(over.iter().copied()).all(|axis| state.axes.reaches(axis, &is_loop))
                     && reduced.iter().all(|leaf| order.contains(leaf));
             if !covered {
                 let name = &self.scheduled.tensors[tv].name;
-                return Err(Diagnostic::user(code::SCHEDULE_LOOPS, format!("propagate leaves out an axis of {name}")));
+                let error = Diagnostic::user(code::SCHEDULE_LOOPS, format!("propagate leaves out an axis of {name}"));
+                return Err(error.note(self.scheduled.axes_text(tv)));
             }
             self.scheduled.tensors[tv].loops = loops;
             self.scheduled.tensors[tv].inline_at = 0;
@@ -376,7 +414,7 @@ impl ScheduleBuilder {
         let mut refusal = None;
         let reduced = state.reduced_leaves(tv);
         let held = |own: &TvId| state.tensors[*own].inline_at > place;
-        if data.op.is_none() || data.io.is_some() || users.is_empty() {
+        if data.op.is_none() || data.memory == Memory::Global || users.is_empty() {
             refusal = Some("it is no value between inputs and outputs");
         } else if !state.bindings[leaf].is_loop() || data.has_loop(leaf) {
             refusal = Some("that is no loop, or it has it");
@@ -447,15 +485,17 @@ impl ScheduleBuilder {
         let state = &self.scheduled;
         let data = &state.tensors[tv];
         let is_loop = |axis: AxisId| loops.iter().any(|own| own.axis == axis);
-        let covers = |axis: AxisId| state.axes.covers(axis, &is_loop);
+        let covers = |axis: AxisId| state.axes.reaches(axis, &is_loop);
         let distinct: BTreeSet<AxisId> = loops.iter().map(|own| own.axis).collect();
         let places: Vec<ParallelType> =
             loops.iter().map(|own| own.parallel).filter(|parallel| !parallel.is_loop()).collect();
         let varies = |own: &&Loop| state.axes.constant_extent(own.axis).is_none();
-        let refusal = if let Some(axis) = data.indexed().find(|axis| !covers(*axis)) {
+        let over = match &data.op {
+            Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) => over.as_slice(),
+            _ => &[],
+        };
+        let refusal = if let Some(axis) = data.indexed().chain(over.iter().copied()).find(|axis| !covers(*axis)) {
             Some((code::SCHEDULE_LOOPS, format!("leave out a part of {}", self.name(axis))))
-        } else if state.is_reduction(tv) {
-            Some((code::SCHEDULE_LOOPS, "of a reduction are those of its operand".to_string()))
         } else if distinct.len() < loops.len() {
             Some((code::SCHEDULE_LOOPS, "have an axis twice".to_string()))
         } else if places.iter().collect::<BTreeSet<_>>().len() < places.len() {

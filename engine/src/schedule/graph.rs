@@ -6,17 +6,41 @@
 
 use super::ir::{Compute, Io, Memory, ScheduledFusion, Tv, TvId, TvOp, TvOperand};
 use super::names::Names;
-use crate::axes::{Forks, FusionAxes, FusionValue, ValueId, analyze};
+use crate::axes::{AxisId, Forks, FusionAxes, FusionValue, ValueId, analyze};
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::ops::Call;
+use crate::fusion::ops::{Call, Form};
 use crate::fusion::{Fusion, OpId, OpKind, Operand, TensorDef};
 use crate::kernel::CacheHint;
 use crate::util::{PrimaryMap, SecondaryMap};
 
-/// The working copy. Dead operations are left out.
+/// The working copy for a heuristic. Dead operations are left out.
 pub fn scheduled_fusion(fusion: &Fusion) -> Result<ScheduledFusion> {
-    super::support::check(fusion)?;
-    let FusionAxes { graph, values, outputs } = analyze(fusion, Forks::Inputs)?;
+    working_copy(fusion, Author::Heuristic)
+}
+
+/// The working copy for somebody who writes the schedule: slices, pads, joined tensors and reshapes too,
+/// of which heuristics know nothing, and uses that need other axes than others compute their operands anew.
+pub fn fusion_by_hand(fusion: &Fusion) -> Result<ScheduledFusion> {
+    working_copy(fusion, Author::Caller)
+}
+
+/// Who schedules a fusion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// A heuristic.
+    Heuristic,
+    /// The caller.
+    Caller,
+}
+
+/// The working copy for whom it may concern.
+pub(crate) fn working_copy(fusion: &Fusion, by: Author) -> Result<ScheduledFusion> {
+    super::support::check(fusion, by)?;
+    let forks = match by {
+        Author::Heuristic => Forks::Inputs,
+        Author::Caller => Forks::Uses,
+    };
+    let FusionAxes { graph, values, outputs } = analyze(fusion, forks)?;
     let mut builder = GraphBuilder {
         scheduled: ScheduledFusion {
             fusion: fusion.clone(),
@@ -49,6 +73,32 @@ fn random_operands(call: &Call, inputs: &[TvOperand]) -> Vec<TvOperand> {
     (0..2).chain(generator).filter_map(|position| inputs.get(position).copied()).collect()
 }
 
+/// How the elements of a result are those of others, and which operands it reads.
+fn moved(call: &Call, form: Form, value: &FusionValue) -> (Compute, Vec<usize>) {
+    // The axes of an operand that end elsewhere than those of the result.
+    let within = |position: usize| -> Vec<AxisId> {
+        let operand = value.operands.get(position).and_then(Option::as_ref);
+        let axes = operand.into_iter().flat_map(|operand| operand.axes.iter().zip(&value.axes));
+        axes.filter_map(|(own, result)| own.indexed().filter(|own| Some(*own) != result.indexed())).collect()
+    };
+    match form {
+        Form::Pad => {
+            let x: Vec<usize> = call.operands("x").collect();
+            let within = x.iter().map(|position| within(*position)).collect();
+            (Compute::Join { within }, x.into_iter().chain(call.operands("value")).collect())
+        }
+        Form::Cat => {
+            let tensors: Vec<usize> = call.operands("tensors").collect();
+            let tested = tensors.split_last().map_or(&[][..], |(_, tested)| tested);
+            let dim = call.axis("dim");
+            let axis = |position: usize| value.operands[position].as_ref().and_then(|own| own.axes[dim].indexed());
+            let within = tested.iter().map(|position| axis(*position).into_iter().collect()).collect();
+            (Compute::Join { within }, tensors)
+        }
+        _ => (Compute::Copy, call.operands("x").collect()),
+    }
+}
+
 struct GraphBuilder {
     scheduled: ScheduledFusion,
     tv_of: SecondaryMap<ValueId, Option<TvId>>,
@@ -71,6 +121,7 @@ impl GraphBuilder {
             op,
             loops: Vec::new(),
             inline_at: 0,
+            compute_with: 0,
             stages: 1,
             cache_hint: CacheHint::Default,
         })
@@ -118,13 +169,18 @@ impl GraphBuilder {
                 Compute::Copy
             }
             OpKind::Index { axis } => Compute::Index { root: value.axes[*axis as usize].indexed() },
-            OpKind::Call(call) => {
-                let Some(distribution) = call.row.random else {
-                    return Err(Diagnostic::bug(format!("%{name} has no form in schedules, and was not refused")));
-                };
-                inputs = random_operands(call, &inputs);
-                Compute::Random(distribution)
-            }
+            OpKind::Call(call) => match (call.row.random, call.movement().form) {
+                (Some(distribution), _) => {
+                    inputs = random_operands(call, &inputs);
+                    Compute::Random(distribution)
+                }
+                (None, Some(form)) if super::support::is_moved(form) => {
+                    let (compute, read) = moved(call, form, value);
+                    inputs = read.into_iter().filter_map(|position| inputs.get(position).copied()).collect();
+                    compute
+                }
+                _ => return Err(Diagnostic::bug(format!("%{name} has no form in schedules, and was not refused"))),
+            },
             OpKind::Reduce { op, axes } => {
                 let [TvOperand::Tv(input)] = *inputs.as_slice() else {
                     return Err(Diagnostic::bug("a reduction has one tensor operand"));

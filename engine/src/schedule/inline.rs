@@ -14,7 +14,7 @@
 //! groups would be a circle of values.
 
 use super::builder::ScheduleBuilder;
-use super::ir::{Compute, Loop, ParallelType, ScheduledFusion, Step, TvId, TvOp};
+use super::ir::{Compute, Loop, Memory, ParallelType, ScheduledFusion, Step, TvId, TvOp};
 use super::stages::Stages;
 use crate::diag::{Diagnostic, Result, code};
 use crate::util::{DisjointSets, SecondaryMap};
@@ -23,8 +23,8 @@ impl ScheduleBuilder {
     /// Computes a tensor inside the first `position` loops of its consumers.
     pub fn inline_at(&mut self, tv: TvId, position: usize) -> Result<()> {
         let data = &self.scheduled.tensors[tv];
-        if data.io.is_some() && position > 0 {
-            let message = format!("{} is an input or an output, which nothing is computed around", data.name);
+        if data.memory == Memory::Global && position > 0 {
+            let message = format!("{} is in memory of the device, which nothing is computed around", data.name);
             return Err(Diagnostic::user(code::SCHEDULE_INLINE, message));
         }
         self.check_inline(tv, position)?;
@@ -73,6 +73,20 @@ impl ScheduleBuilder {
         Err(self.with_loops(error, &consumers))
     }
 
+    /// Computes a tensor inside the first `position` loops of the first of its consumers, and holds it inside
+    /// those of [`inline_at`](Self::inline_at) for the others, which come later.
+    pub fn compute_with(&mut self, tv: TvId, position: usize) -> Result<()> {
+        if let Some(refusal) = self.scheduled.compute_with_refused(tv, position) {
+            let message = format!("compute_with %{} {position}: {refusal}", self.scheduled.tensors[tv].name);
+            let error = self.with_loops(Diagnostic::user(code::SCHEDULE_INLINE, message), &[tv]);
+            return Err(self.with_loops(error, &self.scheduled.consumers(tv)));
+        }
+        self.scheduled.tensors[tv].compute_with = position;
+        let tensor = self.scheduled.tensors[tv].name.clone();
+        self.scheduled.steps.push(Step::ComputeWith { tensor, position });
+        Ok(())
+    }
+
     fn set_inline(&mut self, tv: TvId, position: usize) {
         self.scheduled.tensors[tv].inline_at = position;
         let tensor = self.scheduled.tensors[tv].name.clone();
@@ -86,8 +100,8 @@ impl ScheduleBuilder {
     pub fn inline_most(&mut self, keep: &[(TvId, usize)]) -> Result<()> {
         let stages = Stages::new(&self.scheduled);
         let consumers = self.scheduled.all_consumers();
-        let mut positions = SecondaryMap::new();
-        for tv in self.scheduled.tensors.ids().filter(|tv| self.scheduled.tensors[*tv].io.is_none()) {
+        let mut positions = self.scheduled.positions();
+        for tv in self.scheduled.tensors.ids().filter(|tv| self.scheduled.tensors[*tv].memory != Memory::Global) {
             let mut position = self.max_inline(tv, &consumers[tv]);
             if stages.crosses(tv) {
                 position = position.min(self.outer_prefix(tv));
@@ -96,13 +110,13 @@ impl ScheduleBuilder {
                 position = position.min(*limit);
             }
             position = position.min(self.outside_vector(tv));
-            positions.set(tv, position);
+            positions.all.set(tv, position);
         }
         break_circles(&self.scheduled, &mut positions);
         for tv in self.scheduled.tensors.ids() {
-            if self.scheduled.tensors[tv].io.is_none() {
+            if self.scheduled.tensors[tv].memory != Memory::Global {
                 // Not above what was possible: circles are broken by lower positions.
-                self.set_inline(tv, positions[tv]);
+                self.set_inline(tv, positions.all[tv]);
             }
         }
         Ok(())
@@ -148,34 +162,96 @@ impl ScheduleBuilder {
     }
 }
 
+impl ScheduledFusion {
+    /// What keeps a tensor from being computed in so many loops of the first that reads it.
+    pub(super) fn compute_with_refused(&self, tv: TvId, position: usize) -> Option<String> {
+        let data = &self.tensors[tv];
+        let Some(first) = self.first_consumer(tv) else { return Some("nothing reads it".into()) };
+        let theirs = &self.tensors[first].loops;
+        let common = data.loops.iter().zip(theirs).take_while(|(a, b)| a == b).count();
+        let is_input = |from: &TvId| self.tensors[*from].memory == Memory::Global;
+        if data.op.is_none() || data.memory == Memory::Global {
+            Some("it is in memory of the device".into())
+        } else if self.is_reduction(tv) {
+            Some("it is combined before anybody reads it".into())
+        } else if data.tile.is_some() || data.stages > 1 {
+            Some("threads share it, or it is loaded ahead".into())
+        } else if position <= data.inline_at {
+            Some(format!("it is inlined into {} loops already", data.inline_at))
+        } else if position > common {
+            Some(format!("it shares {common} loops with %{}, the first that reads it", self.tensors[first].name))
+        } else if self.producers(tv).iter().any(|from| !is_input(from) && self.tensors[*from].computed_at() > position)
+        {
+            Some("what it reads is inlined into more loops of it".into())
+        } else {
+            None
+        }
+    }
+
+    /// The first of those that read a tensor, as they are computed.
+    pub(crate) fn first_consumer(&self, tv: TvId) -> Option<TvId> {
+        let consumers = self.consumers(tv);
+        match consumers.as_slice() {
+            [] | [_] => consumers.first().copied(),
+            _ => self.topological().into_iter().find(|user| consumers.contains(user)),
+        }
+    }
+
+    /// Where values are inlined.
+    pub(super) fn positions(&self) -> Positions {
+        let mut positions = Positions::default();
+        for (tv, data) in self.tensors.iter() {
+            positions.all.set(tv, data.inline_at);
+            positions.first.set(tv, data.compute_with);
+        }
+        positions
+    }
+}
+
+/// The loops that tensors share with those who read them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Positions {
+    /// With all of them.
+    pub(super) all: SecondaryMap<TvId, usize>,
+    /// With the first.
+    pub(super) first: SecondaryMap<TvId, usize>,
+}
+
 /// Lowers inline positions until no loop nests depend on each other in a circle.
-pub(super) fn break_circles(scheduled: &ScheduledFusion, positions: &mut SecondaryMap<TvId, usize>) {
+pub(super) fn break_circles(scheduled: &ScheduledFusion, positions: &mut Positions) {
     let order = scheduled.topological();
     let mut place: SecondaryMap<TvId, usize> = SecondaryMap::new();
     order.iter().enumerate().for_each(|(at, tv)| place.set(*tv, at));
     let consumers = scheduled.all_consumers();
     let users: Vec<Vec<usize>> =
         order.iter().map(|tv| consumers[*tv].iter().map(|user| place[*user]).collect()).collect();
-    let mut depths: Vec<usize> = order.iter().map(|tv| positions[*tv]).collect();
-    for depth in 0..depths.iter().copied().max().unwrap_or(0) {
+    let mut all: Vec<usize> = order.iter().map(|tv| positions.all[*tv]).collect();
+    let mut first: Vec<usize> = order.iter().map(|tv| positions.first[*tv]).collect();
+    for depth in 0..all.iter().chain(&first).copied().max().unwrap_or(0) {
         loop {
-            let circle = in_circles(&users, &depths, depth);
-            let bridge = (0..order.len()).find(|at| circle[*at] && depths[*at] > depth && users[*at].len() > 1);
-            let Some(bridge) = bridge else { break };
-            depths[bridge] = depth;
+            let circle = in_circles(&users, (&all, &first), depth);
+            let mut tensors = (0..order.len()).filter(|at| circle[*at] && users[*at].len() > 1);
+            let Some(bridge) = tensors.find(|at| all[*at] > depth || first[*at] > depth) else { break };
+            all[bridge] = all[bridge].min(depth);
+            first[bridge] = first[bridge].min(depth);
         }
     }
-    order.iter().zip(depths).for_each(|(tv, depth)| positions.set(*tv, depth));
+    for (at, tv) in order.into_iter().enumerate() {
+        positions.all.set(tv, all[at]);
+        positions.first.set(tv, first[at]);
+    }
 }
 
 /// Which tensors' groups at a depth lie on circles, or between two. Tensors are
 /// numbered in topological order.
-fn in_circles(users: &[Vec<usize>], depths: &[usize], depth: usize) -> Vec<bool> {
+fn in_circles(users: &[Vec<usize>], (all, first): (&[usize], &[usize]), depth: usize) -> Vec<bool> {
     // A group is named by its first member.
     let mut groups = DisjointSets::new(users.len());
-    for (tv, users) in users.iter().enumerate().filter(|(tv, _)| depths[*tv] > depth) {
-        for user in users {
-            groups.union(tv, *user);
+    for (tv, users) in users.iter().enumerate() {
+        if all[tv] > depth {
+            users.iter().for_each(|user| groups.union(tv, *user));
+        } else if first[tv] > depth {
+            users.iter().min().into_iter().for_each(|user| groups.union(tv, *user));
         }
     }
     let group: Vec<usize> = (0..users.len()).map(|tv| groups.find(tv)).collect();

@@ -2,14 +2,14 @@
 
 #![allow(missing_docs, reason = "fields of a variant are described by the variant")]
 
-use crate::axes::{AxisGraph, AxisId, AxisRef, ShiftId, Xform};
+use crate::axes::{AxisGraph, AxisId, AxisRef, Derivation, ShiftId, Xform};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{Fusion, ScalarId, TensorId};
 use crate::kernel::CacheHint;
 use crate::num::philox::Distribution;
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp};
 use crate::util::{PrimaryMap, SecondaryMap, entity_id};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 entity_id!(
     /// A tensor of the scheduled fusion.
@@ -124,7 +124,7 @@ pub struct Loop {
 /// Where a tensor lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Memory {
-    /// Device memory: fusion inputs and outputs.
+    /// Device memory: fusion inputs and outputs, and what one phase of a kernel leaves to the next.
     Global,
     /// Memory of a block.
     Shared,
@@ -178,8 +178,11 @@ pub struct Tv {
     pub op: Option<TvOp>,
     /// Loops, outer to inner.
     pub loops: Vec<Loop>,
-    /// Number of outer loops shared with the consumers.
+    /// Number of outer loops shared with the consumers, around what holds the value.
     pub inline_at: usize,
+    /// Number of outer loops shared with the first consumer, where it is computed: more than with
+    /// all of them, or none.
+    pub compute_with: usize,
     /// Iterations of the innermost shared loop that have a place at once: with more than 1 the
     /// elements of one are loaded while those of the ones before are in use.
     pub stages: u32,
@@ -190,7 +193,12 @@ pub struct Tv {
 impl Tv {
     /// The same as a value in registers that is placed nowhere yet.
     pub(super) fn in_registers(self) -> Self {
-        Self { memory: Memory::Local, io: None, tile: None, inline_at: 0, stages: 1, ..self }
+        Self { memory: Memory::Local, io: None, tile: None, inline_at: 0, compute_with: 0, stages: 1, ..self }
+    }
+
+    /// The number of outer loops in which it is computed that are those of who reads it.
+    pub fn computed_at(&self) -> usize {
+        self.inline_at.max(self.compute_with)
     }
 
     /// Whether it lies in shared memory in stages, which asynchronous copies fill in turn.
@@ -273,8 +281,12 @@ pub enum Compute {
     Ternary(TernaryOp),
     /// Conversion to the tensor's type.
     Cast,
-    /// The operand, or a scalar everywhere.
+    /// The operand, or a scalar everywhere. A slice or a reshape of it too: loops give the axes of
+    /// both their indices.
     Copy,
+    /// The first of the operands whose axes have an index here, as far as there are any in `within`; else
+    /// the next operand, or 0 if there is none. What is padded or joined.
+    Join { within: Vec<Vec<AxisId>> },
     /// The position along a root axis; 0 along one of size 1.
     Index { root: Option<AxisId> },
     /// Random numbers by element, counted in row-major order. Operands: the
@@ -359,6 +371,13 @@ pub enum Step {
         tensor: String,
         position: usize,
     },
+    ComputeWith {
+        tensor: String,
+        position: usize,
+    },
+    PhaseAfter {
+        tensor: String,
+    },
     /// Recorded as what it stands for: an `InlineAt` of each tensor.
     InlineMost {
         keep: Vec<(String, usize)>,
@@ -386,8 +405,40 @@ impl ScheduledFusion {
     /// has a dimension there, or one that is aligned by an amount that varies.
     pub fn depends(&self, tv: TvId, leaf: AxisId) -> bool {
         let data = &self.tensors[tv];
+        let follows = |axis: AxisId| match self.axes.has_program_xforms() {
+            // By way of the program's transforms axes may derive from each other in a circle.
+            true => self.loops_behind(&[axis], &data.loop_axes().collect::<Vec<_>>()).contains(&leaf),
+            false => self.axes.derives_from(leaf, axis),
+        };
         data.partial.contains(&leaf)
-            || data.indexed().any(|axis| self.axes.derives_from(leaf, axis) || self.shift_varies(axis, leaf, |_| true))
+            || data.indexed().any(|axis| follows(axis) || self.shift_varies(axis, leaf, |_| true))
+    }
+
+    /// Those of some loops that a tensor would depend on.
+    pub(super) fn depends_among(&self, tv: TvId, loops: &[AxisId]) -> Vec<AxisId> {
+        let data = &self.tensors[tv];
+        let axes: Vec<AxisId> = data.indexed().collect();
+        let behind = match self.axes.has_program_xforms() {
+            true => self.loops_behind(&axes, loops),
+            false => BTreeSet::new(),
+        };
+        let depends = |leaf: &AxisId| match self.axes.has_program_xforms() {
+            true => {
+                let varies = || axes.iter().any(|axis| self.shift_varies(*axis, *leaf, |_| true));
+                behind.contains(leaf) || data.partial.contains(leaf) || varies()
+            }
+            false => self.depends(tv, *leaf),
+        };
+        loops.iter().copied().filter(depends).collect()
+    }
+
+    /// Those of some loops on which the indices of axes depend.
+    fn loops_behind(&self, axes: &[AxisId], loops: &[AxisId]) -> BTreeSet<AxisId> {
+        if axes.is_empty() {
+            return BTreeSet::new();
+        }
+        let derivation = Derivation::new(&self.axes, loops.iter().copied());
+        axes.iter().flat_map(|axis| derivation.loops_of(&self.axes, *axis)).collect()
     }
 
     /// Whether the amount by which a root is aligned varies along a leaf, by a transform whose
@@ -464,14 +515,29 @@ impl ScheduledFusion {
     /// before it has loops; empty for other tensors.
     pub fn reduced_leaves(&self, tv: TvId) -> Vec<AxisId> {
         let data = &self.tensors[tv];
-        let Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) = &data.op else { return Vec::new() };
-        let parts = |axis: &AxisId| match data.loops.is_empty() {
-            true => self.axes.leaves(*axis),
-            false => self.axes.loops_of(*axis, |axis| data.has_loop(axis)),
-        };
-        // Roots that were merged share their leaves.
+        match data.loops.is_empty() {
+            true => self.reduced_parts(tv, |axis| self.axes.leaves(axis)),
+            false => self.reduced_in(tv, &data.loop_axes().collect::<Vec<_>>()),
+        }
+    }
+
+    /// The same of some loops.
+    pub(super) fn reduced_in(&self, tv: TvId, loops: &[AxisId]) -> Vec<AxisId> {
+        let is_loop = |axis: AxisId| loops.contains(&axis);
+        self.reduced_parts(tv, |axis| {
+            if !self.axes.has_program_xforms() || self.axes.covers(axis, &is_loop) {
+                return self.axes.loops_of(axis, is_loop);
+            }
+            let behind = self.loops_behind(&[axis], loops);
+            loops.iter().copied().filter(|own| behind.contains(own)).collect()
+        })
+    }
+
+    /// Parts of the axes that a reduction combines over, each once: roots that were merged share theirs.
+    fn reduced_parts(&self, tv: TvId, parts: impl Fn(AxisId) -> Vec<AxisId>) -> Vec<AxisId> {
+        let Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) = &self.tensors[tv].op else { return Vec::new() };
         let mut leaves: Vec<AxisId> = Vec::new();
-        for leaf in over.iter().flat_map(parts) {
+        for leaf in over.iter().flat_map(|axis| parts(*axis)) {
             if !leaves.contains(&leaf) {
                 leaves.push(leaf);
             }
@@ -484,22 +550,35 @@ impl ScheduledFusion {
         self.tensors[tv].loops.iter().find(|own| own.axis == axis).map(|own| own.parallel)
     }
 
-    /// The axis behind each place in the launch; of several that take turns there, one. Tensors may
-    /// bind different axes of one length to threads; blocks are those of one axis. Inputs have loops
+    /// The axes behind each place in the launch: of threads one of those of one length that take turns there,
+    /// of blocks each that tensors bind, of which the longest says how many there are. Inputs have loops
     /// as well, though nothing computes them.
-    pub fn launch_axes(&self) -> Result<BTreeMap<ParallelType, AxisId>> {
-        let mut places = BTreeMap::new();
+    pub fn launch_axes(&self) -> Result<BTreeMap<ParallelType, Vec<AxisId>>> {
+        let mut places: BTreeMap<ParallelType, Vec<AxisId>> = BTreeMap::new();
         for own in self.tensors.values().flat_map(|data| &data.loops).filter(|own| !own.parallel.is_loop()) {
-            let first = *places.entry(own.parallel).or_insert(own.axis);
-            let threads = [first, own.axis].map(|axis| self.axes.constant_extent(axis));
-            if first != own.axis && (own.parallel.is_block() || threads[0] != threads[1]) {
-                let [first, other] = [first, own.axis].map(|axis| &self.axes[axis].name);
+            let known = places.entry(own.parallel).or_default();
+            if known.contains(&own.axis) {
+                continue;
+            }
+            if let (Some(first), true) = (known.first(), own.parallel.is_thread()) {
+                let threads = [*first, own.axis].map(|axis| self.axes.constant_extent(axis));
+                if threads[0] == threads[1] {
+                    continue;
+                }
+                let [first, other] = [*first, own.axis].map(|axis| &self.axes[axis].name);
                 let message = format!("{} is bound to {first} and to {other}", own.parallel.name());
                 return Err(Diagnostic::unsupported(code::SCHEDULE_VERB, message)
-                    .note("tensors may share threads along axes of one constant length, blocks along one axis"));
+                    .note("tensors may share threads along axes of one constant length"));
             }
+            known.push(own.axis);
         }
         Ok(places)
+    }
+
+    /// Whether a tensor lies in memory of the device that a call has for it alone.
+    pub fn is_workspace(&self, tv: TvId) -> bool {
+        let data = &self.tensors[tv];
+        data.memory == Memory::Global && data.io.is_none()
     }
 
     /// Whether a tensor is a reduction.

@@ -42,7 +42,8 @@ pub use crate::axes::{AxisGraph, AxisId, Extent, Parts, ShiftId, Xform, XformId}
 pub use builder::ScheduleBuilder;
 pub(crate) use check::greatest_index;
 pub use check::{check as check_schedule, check_sizes};
-pub use graph::scheduled_fusion;
+pub(crate) use graph::working_copy;
+pub use graph::{Author, fusion_by_hand, scheduled_fusion};
 pub use ir::{
     Columns, Compute, Io, Loop, Memory, ParallelType, RowShift, ScheduledFusion, Step, Tile, Tv, TvId, TvOp, TvOperand,
 };

@@ -155,6 +155,8 @@ impl<'a> Line<'a> {
                 Step::Alloc { tensor, axes, columns: self.columns()? }
             }
             "inline_at" => Step::InlineAt { tensor: self.tensor()?, position: self.count()? },
+            "compute_with" => Step::ComputeWith { tensor: self.tensor()?, position: self.count()? },
+            "phase_after" => Step::PhaseAfter { tensor: self.tensor()? },
             "inline_most" => {
                 let mut keep = Vec::new();
                 while if keep.is_empty() { self.take("keep") } else { self.take(",") } {

@@ -1,6 +1,6 @@
 //! Schedules as text: one primitive a line.
 
-use super::graph::scheduled_fusion;
+use super::graph::fusion_by_hand;
 use super::ir::{Columns, Loop, ParallelType, ScheduledFusion, Step, TvId};
 use super::replay::schedule_by_text;
 use crate::axes::AxisRef;
@@ -97,6 +97,8 @@ impl Display for Step {
                 }
             }
             Step::InlineAt { tensor, position } => write!(f, "inline_at %{tensor} {position}"),
+            Step::ComputeWith { tensor, position } => write!(f, "compute_with %{tensor} {position}"),
+            Step::PhaseAfter { tensor } => write!(f, "phase_after %{tensor}"),
             Step::RecomputeIn { tensor, axis } => write!(f, "recompute_in %{tensor} {axis}"),
             Step::InlineMost { keep } => {
                 f.write_str(if keep.is_empty() { "inline_most" } else { "inline_most keep" })?;
@@ -118,6 +120,13 @@ impl ScheduledFusion {
             true => format!("%{} has no loops", data.name),
             false => format!("%{} has loops over {}", data.name, self.loops_list(tv)),
         }
+    }
+
+    /// The axes of a tensor in words.
+    pub(super) fn axes_text(&self, tv: TvId) -> String {
+        let data = &self.tensors[tv];
+        let axes: Vec<&str> = data.indexed().map(|axis| self.axes[axis].name.as_str()).collect();
+        format!("%{} has axes {}", data.name, axes.join(", "))
     }
 
     fn loops_list(&self, tv: TvId) -> String {
@@ -150,6 +159,9 @@ impl ScheduledFusion {
                 }
                 first.entry(loops).or_insert(&data.name);
                 text.push_str(&format!(", inline_at {}", data.inline_at));
+                if data.compute_with > 0 {
+                    text.push_str(&format!(", compute_with {}", data.compute_with));
+                }
             }
             text.push('\n');
         }
@@ -169,7 +181,7 @@ impl ScheduledFusion {
 
 /// What a schedule makes of each tensor of a fusion, a line each.
 pub fn scheduled_tensors(fusion: &Fusion, text: &str) -> Result<String> {
-    Ok(schedule_by_text(&scheduled_fusion(fusion)?, text)?.tensors_text())
+    Ok(schedule_by_text(&fusion_by_hand(fusion)?, text)?.tensors_text())
 }
 
 #[cfg(test)]

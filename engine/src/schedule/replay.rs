@@ -144,6 +144,8 @@ impl Replay {
             | Step::SetMemory { tensor, .. }
             | Step::Reorder { tensor: Some(tensor), .. }
             | Step::InlineAt { tensor, .. }
+            | Step::ComputeWith { tensor, .. }
+            | Step::PhaseAfter { tensor }
             | Step::Loops { tensor, .. }
             | Step::Alloc { tensor, .. }
             | Step::RecomputeIn { tensor, .. }
@@ -174,6 +176,8 @@ impl Replay {
                 self.builder.reorder(tv, &axes)
             }
             Step::InlineAt { position, .. } => self.builder.inline_at(tv, *position),
+            Step::PhaseAfter { .. } => self.builder.phase_after(tv).map(drop),
+            Step::ComputeWith { position, .. } => self.builder.compute_with(tv, *position),
             Step::Loops { loops, .. } => {
                 let own = |(axis, parallel): &(String, _)| {
                     self.axis(placed, axis).map(|axis| Loop { axis, parallel: *parallel })

@@ -26,6 +26,11 @@ pub const VERBS: &[Verb] = &[
         "`%u` reads a computation of `%t` of its own: `%t_fN`, N the number of tensors before.",
     ),
     verb(
+        "phase_after",
+        "phase_after %t",
+        "Ends a phase: `%t` is written to `%t_w` in memory of the device, and who reads it does so when all blocks have come so far.",
+    ),
+    verb(
         "split",
         "split A by N [count N] [exact]",
         "`A = A.o * N + A.i`. The parts are as many as cover `A`, or so many; `exact`: no index is outside.",
@@ -90,6 +95,11 @@ pub const VERBS: &[Verb] = &[
         "Inlines every value as deeply as can be, these to N loops at most; recorded as an `inline_at` of each.",
     ),
     verb(
+        "compute_with",
+        "compute_with %t N",
+        "Computes `%t` inside of the first N loops of the first that reads it, more than `inline_at` says, and holds it for the others.",
+    ),
+    verb(
         "circular_buffer",
         "circular_buffer %t N",
         "Loads `%t` N - 1 iterations ahead of its use: in shared memory N is 2 to 8, in registers 2.",
@@ -104,9 +114,7 @@ pub const VERBS: &[Verb] = &[
 
 /// Verbs that are not there yet, and what each needs.
 pub(super) const MISSING: &[(&str, &str)] = &[
-    ("compute_with", "values that are computed in loops of one reader and held in loops around them for others"),
     ("unswitch", "a branch around a loop for all indices that are inside"),
-    ("phase_after", "a grid barrier, or a launch, between two parts of a kernel"),
     ("resize", "loops over a part of an axis"),
     ("swizzle", "a transform that mixes the indices of two axes; `alloc` rotates and swizzles the columns of a tile"),
 ];

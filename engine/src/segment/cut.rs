@@ -8,7 +8,8 @@ use super::facts::OpFacts;
 use super::search::{Groups, search};
 use crate::array::dense_like;
 use crate::compile::{
-    BoundFusion, KernelChoice, KernelForm, Plan, PlanSource, bind_launch, choose_kernel, output_metas, result_metas,
+    BoundFusion, KernelChoice, KernelForm, Plan, PlanSource, bind_launch, check_together, choose_kernel, output_metas,
+    result_metas,
 };
 use crate::diag::{Diagnostic, DiagnosticKind, Result, code};
 use crate::fusion::{
@@ -327,7 +328,7 @@ impl KernelPlanner<'_> {
         metas: &[TensorMeta],
     ) -> Result<OrRefusal<ChosenKernel>> {
         let &BoundFusion { bindings, args, alignments, .. } = bound;
-        let formed = part.form(bindings, metas)?;
+        let formed = part.form(self.cx, bindings, metas)?;
         let form = match &*formed {
             Ok(form) => form,
             Err(refusal) => return Ok(Err(refusal.clone())),
@@ -348,7 +349,10 @@ impl KernelPlanner<'_> {
     ) -> Result<OrRefusal<Arc<Plan>>> {
         let plan = self.plans.plan(chosen.form()?, &chosen.choice);
         // What is accepted is launched: limits of a launch are refusals like any other.
-        or_refusal(plan.and_then(|plan| bind_launch(&plan, args, metas).map(|_| plan)))
+        or_refusal(plan.and_then(|plan| {
+            check_together(&plan, &bind_launch(&plan, args, metas)?, self.cx.device)?;
+            Ok(plan)
+        }))
     }
 
     /// Whether making that kernel is work.

@@ -13,7 +13,7 @@
 //! does not matter in which order calls of different sizes come.
 
 use super::facts::{OpFacts, has_kernel_form};
-use crate::compile::{BoundFusion, FormKey, KernelForm, check_text};
+use crate::compile::{BoundFusion, FormKey, KernelForm, check_text, scheduled_by};
 use crate::diag::{Diagnostic, DiagnosticKind, Result};
 use crate::fusion::{self, AxisKind, Bindings, Fusion, OpId, OpKind, Part, Rewritten, TensorId, UserIds, concretize};
 use crate::options::CompileCx;
@@ -203,12 +203,12 @@ impl KernelPart {
     }
 
     /// The form of it that a kernel is made of, for these sizes and results.
-    pub(super) fn form(&self, bindings: &Bindings, results: &[TensorMeta]) -> Result<Arc<Formed>> {
+    pub(super) fn form(&self, cx: &CompileCx<'_>, bindings: &Bindings, results: &[TensorMeta]) -> Result<Arc<Formed>> {
         let key = match self.is_decided {
             true => FormKey::decided(results),
             false => FormKey::new(&self.plain, bindings, results),
         };
-        self.forms.get_or_try(&key, || match KernelForm::new(&self.plain, &key) {
+        self.forms.get_or_try(&key, || match KernelForm::new(&self.plain, &key, scheduled_by(cx)) {
             Err(error) if error.kind != DiagnosticKind::Unsupported => Err(error),
             formed => Ok(formed),
         })

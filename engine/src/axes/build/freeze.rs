@@ -23,6 +23,7 @@ pub(super) fn freeze(relations: &Relations<'_>) -> FusionAxes {
     }
     freezer.outputs();
     freezer.xforms();
+    freezer.frozen.graph.end_program();
     freezer.frozen
 }
 

@@ -1,6 +1,6 @@
 //! The axes of programs, written out.
 
-use crate::axes::{AxisId, AxisRef, Forks, FusionAxes, Xform, analyze};
+use crate::axes::{AxisId, AxisRef, Extent, Forks, FusionAxes, Xform, analyze};
 use crate::diag::Result;
 use crate::fusion::{Fusion, bind, concretize, decompose};
 use crate::num::{DType, Value};
@@ -497,4 +497,24 @@ fn sizes_that_are_not_known_are_compared_by_form() {
             v1 %y[d2] v0
             merge d0, d1 = d2"#]],
     );
+}
+
+#[test]
+fn loops_lead_on_to_what_the_program_makes_of_their_axes() {
+    let fusion = concrete("fusion @f(%x: f32[?, ?]) {\n %y = reshape [-1] %x\n return %y\n}", &[&[3, 4]]);
+    let FusionAxes { mut graph, values, .. } = analyze(&fusion, Forks::Uses).unwrap();
+    let indexed = |value: usize| -> Vec<AxisId> {
+        values.values().nth(value).into_iter().flat_map(|value| &value.axes).filter_map(|axis| axis.indexed()).collect()
+    };
+    let [rows, columns]: [AxisId; 2] = indexed(0).try_into().unwrap();
+    let [flat]: [AxisId; 1] = indexed(1).try_into().unwrap();
+    let is_part = |axis: AxisId| axis == rows || axis == columns;
+    assert!(graph.reaches(flat, &is_part) && !graph.covers(flat, &is_part));
+    assert!(graph.covers(rows, &|axis| axis == flat) && !graph.reaches(flat, &|axis| axis == rows));
+    // What a schedule made of an axis is its parts, and what the program did is not.
+    assert!(graph.is_leaf(rows) && graph.goes_on(rows) && !graph.goes_on(flat));
+    let (outer, inner) = graph.split(rows, |_| Extent::Const(2), Extent::Const(2), false);
+    assert_eq!(graph.leaves(rows), [outer, inner]);
+    assert!(!graph.is_leaf(rows) && graph.is_leaf(inner) && graph.goes_on(inner));
+    assert!(graph.reaches(flat, &|axis| [outer, inner, columns].contains(&axis)));
 }

@@ -17,7 +17,7 @@ pub(super) fn check(scheduled: &ScheduledFusion) -> Result<()> {
             return Err(Diagnostic::user(code::SCHEDULE_INCOMPLETE, message)
                 .note("`propagate` gives loops to all tensors, `loops` to one"));
         }
-        foreign(scheduled, tv)?;
+        scheduled.foreign_axes(tv)?;
         if elements(scheduled, data) > MAX_ELEMENTS {
             let message = format!("%{} would have more than {MAX_ELEMENTS} elements in an array", data.name);
             return Err(Diagnostic::unsupported(code::LAUNCH_LIMIT, message).note(scheduled.loops_text(tv)));
@@ -26,20 +26,22 @@ pub(super) fn check(scheduled: &ScheduledFusion) -> Result<()> {
     Ok(())
 }
 
-/// What the loops of a tensor run over beside its axes; refused where they do not compute it.
-pub(super) fn foreign(scheduled: &ScheduledFusion, tv: TvId) -> Result<Foreign> {
-    let data = &scheduled.tensors[tv];
-    let storage = match data.memory {
-        Memory::Global => Storage::Global,
-        Memory::Shared if data.tile.is_some() => Storage::Shared,
-        // Without a tile each thread has elements of its own, wherever they lie.
-        Memory::Shared | Memory::Local => Storage::Registers,
-    };
-    domain(scheduled, tv).covers(&scheduled.axes, storage).map_err(|mut error| {
-        error.code = code::SCHEDULE_LOOPS;
-        error.message = format!("%{}: {}", data.name, error.message);
-        error.note(scheduled.loops_text(tv))
-    })
+impl ScheduledFusion {
+    /// What the loops of a tensor run over beside its axes; refused where they do not compute it.
+    pub(crate) fn foreign_axes(&self, tv: TvId) -> Result<Foreign> {
+        let data = &self.tensors[tv];
+        let storage = match data.memory {
+            Memory::Global => Storage::Global,
+            Memory::Shared if data.tile.is_some() => Storage::Shared,
+            // Without a tile each thread has elements of its own, wherever they lie.
+            Memory::Shared | Memory::Local => Storage::Registers,
+        };
+        domain(self, tv).covers(&self.axes, storage).map_err(|mut error| {
+            error.code = code::SCHEDULE_LOOPS;
+            error.message = format!("%{}: {}", data.name, error.message);
+            error.note(self.loops_text(tv))
+        })
+    }
 }
 
 /// A tensor's axes and loops.

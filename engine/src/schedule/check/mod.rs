@@ -9,19 +9,21 @@
 //! * `launch`: what runs in the launch is one thing for all tensors;
 //! * `values`: what is read is there, in the thread that reads it;
 //! * `reductions`: values are combined in an order that lowering has;
+//! * `phases`: what all blocks wait for;
 //! * `tiles`: elements that threads share are written once, and found again.
 //!
 //! Invariant: what passes is lowered to a kernel that verifies, or is refused as unsupported.
 
 mod launch;
 mod loops;
+mod phases;
 mod reductions;
 mod sizes;
 mod tiles;
 mod values;
 
 use super::inline::break_circles;
-use super::ir::{Loop, ParallelType, ScheduledFusion, TvId};
+use super::ir::{Loop, ParallelType, ScheduledFusion, Tv, TvId};
 use crate::axes::AxisId;
 use crate::diag::{Code, Diagnostic, Result, code};
 use crate::util::{DisjointSets, EntityId, SecondaryMap};
@@ -45,6 +47,7 @@ pub fn check(scheduled: &ScheduledFusion) -> Result<()> {
         cx.shifts(tv)?;
         cx.reduction(tv)?;
     }
+    cx.phases()?;
     cx.grid_reductions()
 }
 
@@ -89,9 +92,13 @@ impl Check<'_> {
         for tv in self.scheduled.tensors.ids() {
             let Some(depth) = adds(tv) else { continue };
             let mut together = DisjointSets::new(self.scheduled.tensors.len());
-            let shared = self.scheduled.tensors.iter().filter(|(_, data)| data.io.is_none() && data.inline_at > depth);
-            for (one, _) in shared {
-                self.consumers[one].iter().for_each(|user| together.union(one.index(), user.index()));
+            for (one, data) in self.scheduled.tensors.iter().filter(|(_, data)| data.io.is_none()) {
+                if data.inline_at > depth {
+                    self.consumers[one].iter().for_each(|user| together.union(one.index(), user.index()));
+                } else if data.compute_with > depth {
+                    let first = self.scheduled.first_consumer(one);
+                    first.into_iter().for_each(|user| together.union(one.index(), user.index()));
+                }
             }
             let same = |user: &&TvId| together.root(tv.index()) == together.root(user.index());
             if let Some(user) = self.consumers[tv].iter().find(same).copied() {
@@ -109,11 +116,24 @@ impl Check<'_> {
 
     /// Whether loops that some tensors share need each other in a circle.
     fn inlining(&self) -> Result<()> {
-        let mut positions = SecondaryMap::new();
-        for (tv, data) in self.scheduled.tensors.iter() {
-            positions.set(tv, data.inline_at);
+        for (tv, data) in self.scheduled.tensors.iter().filter(|(_, data)| data.compute_with > 0) {
+            if let Some(refusal) = self.scheduled.compute_with_refused(tv, data.compute_with) {
+                let message = format!("%{} is to be computed with its first reader: {refusal}", data.name);
+                return Err(self.wrong(code::SCHEDULE_INLINE, message, &[tv]));
+            }
         }
+        let mut positions = self.scheduled.positions();
         break_circles(self.scheduled, &mut positions);
+        let with =
+            |(tv, data): &(TvId, &Tv)| positions.first[*tv] < data.compute_with && positions.all[*tv] == data.inline_at;
+        if let Some((tv, data)) = self.scheduled.tensors.iter().find(with) {
+            let message = format!(
+                "%{} is computed in {} loops of its first reader, which needs another one of them in a circle",
+                data.name, data.compute_with
+            );
+            return Err(self.wrong(code::SCHEDULE_INLINE, message, &self.consumers[tv]));
+        }
+        let positions = positions.all;
         let lowered = self.scheduled.tensors.iter().find(|(tv, data)| positions[*tv] < data.inline_at);
         let Some((tv, data)) = lowered else { return Ok(()) };
         let message = format!(

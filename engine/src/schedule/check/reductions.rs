@@ -16,6 +16,11 @@ impl Check<'_> {
         self.loops(tv).iter().copied().filter(|own| over.contains(&own.axis)).collect()
     }
 
+    /// Whether a reduction is combined over blocks.
+    pub(super) fn is_over_blocks(&self, tv: TvId) -> bool {
+        self.reduced(tv).iter().any(|own| own.parallel.is_block())
+    }
+
     /// Whether lowering has a way to combine the values of a reduction.
     pub(super) fn reduction(&self, tv: TvId) -> Result<()> {
         let reduced = self.reduced(tv);
@@ -46,11 +51,11 @@ impl Check<'_> {
             return Err(self.unsupported(message, note, &[tv]));
         }
         for from in self.scheduled.producers(tv) {
-            if self.scheduled.tensors[from].inline_at > start {
+            if self.scheduled.tensors[from].computed_at() > start {
                 let message = format!(
                     "%{} is inlined into {} loops of %{}, which takes all values of a thread at once",
                     self.name(from),
-                    self.scheduled.tensors[from].inline_at,
+                    self.scheduled.tensors[from].computed_at(),
                     self.name(tv)
                 );
                 return Err(self

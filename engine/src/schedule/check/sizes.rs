@@ -63,6 +63,8 @@ pub(crate) fn greatest_index(scheduled: &ScheduledFusion, sizes: &Sizes, reach: 
             let end = extent(outer).saturating_mul(step).saturating_add(extent(inner));
             reach.saturating_mul(1 + end / extent(input))
         }
+        // Indices of what is padded run over it, with the widths around.
+        Xform::Resize { input, output, .. } => reach.saturating_mul(2 + (extent(output) - 1) / extent(input)),
         _ => reach,
     };
     let reach = scheduled.axes.xforms().map(|(_, xform)| xform).fold(reach.max(1), padded);

@@ -2,7 +2,6 @@
 //! reads it looks for it.
 
 use super::Check;
-use super::loops::foreign;
 use crate::axes::{AxisId, AxisRef, Derivation, Domain, DomainLoop, Foreign, Place, Source, Storage, Xform};
 use crate::diag::{Result, code};
 use crate::schedule::ir::{Loop, Memory, Tile, TvId};
@@ -37,7 +36,7 @@ impl Check<'_> {
                 format!("the loops of %{} leave out {}: its threads would fill one tile", data.name, place.name());
             return Err(self.wrong(code::SCHEDULE_INCOMPLETE, message, &[tv]));
         }
-        self.filled_once(tv, &foreign(self.scheduled, tv)?)?;
+        self.filled_once(tv, &self.scheduled.foreign_axes(tv)?)?;
         self.leads_to(tv, tile, tv)
     }
 

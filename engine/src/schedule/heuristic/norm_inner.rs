@@ -390,7 +390,7 @@ fn is_cheap(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) -> bool {
         Compute::Unary(op) => matches!(op, Abs | Neg | Relu),
         Compute::Binary(op) => matches!(op, Add | Sub | Mul | Maximum | Minimum),
         Compute::Ternary(_) => true,
-        Compute::Random(_) | Compute::Reduce { .. } => false,
+        Compute::Random(_) | Compute::Reduce { .. } | Compute::Join { .. } => false,
     };
     cheap && state.producers(tv).into_iter().filter(|producer| along_row(state, *producer, reduced)).count() <= 1
 }

@@ -50,8 +50,10 @@ impl Structure {
             .any(|(tv, data)| stages.earliest(tv) > 0 && data.indexed().any(|axis| reduced.contains(&axis)));
         let consumers = scheduled.all_consumers();
         let results = scheduled.tensors.ids().filter(|tv| consumers[*tv].is_empty()).collect();
-        // Fusions with mixed reductions are refused before anybody asks.
-        let held = (persistent && mixed.is_none()).then(|| held_of_rows(scheduled, &reduced)).transpose()?;
+        // Fusions with mixed reductions are refused before anybody asks, and what the program cuts or regroups
+        // is scheduled by hand.
+        let is_asked = mixed.is_none() && !scheduled.axes.has_program_xforms();
+        let held = (persistent && is_asked).then(|| held_of_rows(scheduled, &reduced)).transpose()?;
         let roots = roots_in_use(scheduled).into_iter().collect();
         Ok(Self { reduced, mixed, persistent, roots, results, held })
     }

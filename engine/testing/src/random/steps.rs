@@ -3,13 +3,13 @@
 //! whole, or computes the fusion.
 
 use crate::data::Draw;
-use engine::diag::{Diagnostic, Result};
-use engine::fusion::Fusion;
+use engine::diag::{Diagnostic, DiagnosticKind, Result};
+use engine::fusion::{Fusion, bind, concretize, decompose};
 use engine::num::{DType, Value};
 use engine::schedule::{
-    AxisId, Loop, Memory, ParallelType, ScheduledFusion, TvId, VERBS, schedule_by_text, scheduled_fusion,
+    AxisId, Loop, Memory, ParallelType, ScheduledFusion, TvId, VERBS, fusion_by_hand, schedule_by_text,
 };
-use engine::tensor::{Arg, HostTensor};
+use engine::tensor::{Arg, ArgMeta, HostTensor};
 use engine::text;
 
 /// A fusion with a schedule of random steps.
@@ -42,6 +42,33 @@ const FUSIONS: &[(&[usize], &str)] = &[
         &[2, 1],
         "%s = sum %a axes(1) keepdim\n%w = broadcast %b flags(true, false)\n%0 = mul %a, %w\n%1 = add %0, %s\nreturn %1",
     ),
+    (&[1], "%n = size %a axis(0)\n%0 = neg %a\n%1 = slice %0 starts(1) ends(%n)\nreturn %1"),
+    (
+        &[2],
+        "%n = size %a axis(0)\n%m = size %a axis(1)\n%0 = slice %a starts(0, 1) ends(%n, %m)\n%1 = slice %a starts(0, 0) ends(%n, -1)\n%2 = sub %0, %1\nreturn %2",
+    ),
+    (
+        &[2],
+        "%n = size %a axis(0)\n%m = size %a axis(1)\n%0 = slice %a starts(0, 1) ends(%n, %m)\n%1 = slice %a starts(0, 0) ends(%n, 1)\n%2 = cat %0, %1 dim(1)\n%3 = add %2, %a\nreturn %3",
+    ),
+    (
+        &[2],
+        "%n = size %a axis(0)\n%m = size %a axis(1)\n%0 = slice %a starts(0, 2) ends(%n, %m)\n%1 = sum %0 axes(1)\nreturn %1",
+    ),
+    (&[2], "%0 = pad %a, 3 widths(2, 1, 0, 1)\n%1 = neg %0\nreturn %1"),
+    (&[2], "%0 = neg %a\n%1 = pad %0 widths(-1, 3)\n%2 = sum %1 axes(0)\nreturn %2"),
+    (&[2, 2], "%0 = cat %a, %b, %a dim(1)\n%1 = neg %0\nreturn %1"),
+    (&[2, 2], "%0 = neg %a\n%1 = cat %0, %b dim(0)\n%2 = sum %1 axes(1)\nreturn %2"),
+    (&[2], "%0 = reshape [-1] %a\n%1 = neg %0\nreturn %1"),
+    (
+        &[2],
+        "%n = size %a axis(0)\n%m = size %a axis(1)\n%0 = reshape [%m, %n] %a\n%1 = permute %0 dims(1, 0)\nreturn %1",
+    ),
+    (
+        &[3],
+        "%n = size %a axis(0)\n%m = size %a axis(1)\n%k = size %a axis(2)\n%p = mul %m, %k\n%0 = reshape [%n, %p] %a\n%1 = sum %0 axes(1)\nreturn %1",
+    ),
+    (&[2], "%s = sum %a axes(1) keepdim\n%0 = sub %a, %s\n%1 = reshape [-1] %0\nreturn %1"),
 ];
 
 /// More than any index is: past 32 bits once doubled, once read, and past 64 once doubled.
@@ -56,10 +83,34 @@ pub fn draw_steps(seed: u64) -> Result<WrittenCase> {
     let most = ranks.iter().copied().max().unwrap_or(1);
     let sizes: Vec<i64> =
         (0..most).map(|_| draw.choose(&[0, 1, 2, 3, 4, 7, 8, 12, 16, 17, 32, 33, 40, 61, 64])).collect();
-    let mut args = Vec::new();
+    // What is sliced or cut has to have so much; of eight there is enough.
+    let drawn = arguments(dtype, (ranks, body), &sizes)?;
+    let (args, unscheduled) = match unscheduled(&fusion, &drawn) {
+        Ok(unscheduled) => (drawn, unscheduled),
+        Err(error) if error.kind == DiagnosticKind::Bug => return Err(error),
+        Err(_) => {
+            let args = arguments(dtype, (ranks, body), &vec![8; most])?;
+            let unscheduled = unscheduled(&fusion, &args)?;
+            (args, unscheduled)
+        }
+    };
+    let state = unscheduled.clone();
+    let mut steps = Steps { draw, unscheduled, state, schedule: String::new(), refusals: Vec::new() };
+    match steps.draw.below(4) {
+        0 => steps.staged(),
+        1 => steps.tame(),
+        _ => steps.all(),
+    }
+    let Steps { schedule, refusals, .. } = steps;
+    Ok(WrittenCase { fusion, args, schedule, refusals })
+}
+
+/// The inputs, of so many axes each, for these sizes.
+fn arguments(dtype: DType, (ranks, body): (&[usize], &str), sizes: &[i64]) -> Result<Vec<Arg>> {
+    let mut args: Vec<Arg> = Vec::new();
     for rank in ranks {
         // A vector has the axis along which its broadcast leaves it.
-        let mut own = match (rank, most) {
+        let mut own = match (rank, sizes.len()) {
             (1, 2) if body.contains("flags(true, false)") => vec![sizes[1]],
             _ => sizes[..*rank].to_vec(),
         };
@@ -74,16 +125,16 @@ pub fn draw_steps(seed: u64) -> Result<WrittenCase> {
         })?;
         args.push(Arg::Tensor(tensor));
     }
-    let unscheduled = scheduled_fusion(&fusion)?;
-    let state = unscheduled.clone();
-    let mut steps = Steps { draw, unscheduled, state, schedule: String::new(), refusals: Vec::new() };
-    match steps.draw.below(4) {
-        0 => steps.staged(),
-        1 => steps.tame(),
-        _ => steps.all(),
-    }
-    let Steps { schedule, refusals, .. } = steps;
-    Ok(WrittenCase { fusion, args, schedule, refusals })
+    Ok(args)
+}
+
+/// The fusion that a schedule is about, as a session makes it for arguments.
+fn unscheduled(fusion: &Fusion, args: &[Arg]) -> Result<ScheduledFusion> {
+    let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
+    bind(fusion, &metas)?;
+    let simple = decompose(fusion)?.fusion;
+    let facts = concretize::facts_of_all(&simple, &bind(&simple, &metas)?);
+    fusion_by_hand(&concretize::concretize(&simple, &facts)?.fusion)
 }
 
 fn fusion(ranks: &[usize], body: &str, dtype: DType) -> Result<Fusion> {
@@ -185,6 +236,9 @@ impl Steps {
             self.transform();
         }
         self.factors();
+        if self.draw.once_in(6) {
+            self.phase();
+        }
         self.places();
         let wanted = self.draw.below(8);
         let order = self.order(wanted > 0);
@@ -219,8 +273,10 @@ impl Steps {
         self.state.axes[axis].name.clone()
     }
 
+    /// Axes that nothing was made of: loops over them lead to all others.
     fn leaves(&self) -> Vec<AxisId> {
-        self.state.axes.ids().filter(|axis| self.state.axes.is_leaf(*axis)).collect()
+        let axes = &self.state.axes;
+        axes.ids().filter(|axis| axes.is_leaf(*axis) && !axes.goes_on(*axis)).collect()
     }
 
     /// Mostly an axis that nothing was made of.
@@ -305,6 +361,11 @@ impl Steps {
     /// All leaves; mostly what is bound first, and vectors last.
     fn order(&mut self, mostly: bool) -> Vec<String> {
         let mut leaves = self.leaves();
+        if self.draw.once_in(8) {
+            // Loops over what others follow from lead on to them as well.
+            leaves = self.state.axes.ids().filter(|axis| self.state.axes.is_leaf(*axis)).collect();
+            leaves.retain(|_| self.draw.below(4) > 0);
+        }
         for last in (1..leaves.len()).rev() {
             leaves.swap(last, self.draw.below(last + 1));
         }
@@ -323,7 +384,8 @@ impl Steps {
 
     fn inline(&mut self) {
         let (tensor, at) = (self.tensor(), self.draw.below(6));
-        self.step(&format!("inline_at %{tensor} {at}"));
+        let verb = if self.draw.once_in(3) { "compute_with" } else { "inline_at" };
+        self.step(&format!("{verb} %{tensor} {at}"));
     }
 
     /// The loops of a tensor with some places and orders changed.
@@ -350,7 +412,7 @@ impl Steps {
     fn anything(&mut self) {
         let (tensor, axis, other) = (self.tensor(), self.axis(), self.axis());
         let n = self.number(5);
-        let line = match self.draw.below(18) {
+        let line = match self.draw.below(21) {
             0 | 1 => self.loops(),
             2 => format!("set_memory %{tensor} {}", self.draw.choose(&["shared", "shared", "local", "global"])),
             3 => format!("alloc %{tensor} {axis}, {other}"),
@@ -368,12 +430,22 @@ impl Steps {
             14 => format!("rfactor %{tensor} over {axis}"),
             15 => return self.tile(),
             16 => return self.transform(),
+            17 => format!("compute_with %{tensor} {n}"),
+            18 => return self.phase(),
             _ => {
                 let words = [self.draw.choose(VERBS).name, &axis, "by", "4", ",", "%a", "->", "block_x"];
                 (0..1 + self.draw.below(5)).map(|_| self.draw.choose(&words)).collect::<Vec<_>>().join(" ")
             }
         };
         self.step(&line);
+    }
+
+    /// A value that one phase leaves to the next.
+    fn phase(&mut self) {
+        let tensor = self.tensor();
+        if self.step(&format!("phase_after %{tensor}")) {
+            self.step(&format!("cache_after %{tensor}_w"));
+        }
     }
 
     /// A copy of an input in stages in shared memory, of each thread or of all of them.
