@@ -6,11 +6,16 @@ use crate::num::DType;
 use crate::tensor::{ArgMeta, TensorMeta};
 
 /// Reads statements of blocks of 8 threads, which read `x` and write `y`, of `m` rows of `n` floats. A block has a row;
-/// its thread holds two vectors of it, those from `$e` on for `u` of 0 and 1.
-fn read(body: &str) -> Kernel {
-    let body = body.replace("$row", "blockIdx.x * n / 4 * 4 + (u * 8 + threadIdx.x) * 4");
-    let body = body.replace("$e", "(u * 8 + threadIdx.x) * 4 - blockIdx.x * n % 4");
-    let body = body.replace("$v", "(u * 8 + threadIdx.x) * 4 + v - blockIdx.x * n % 4");
+/// its thread holds two vectors of it, those from `$e` on for `U` of 0 and 1. In each nest `U`, `V` and `W` are names of
+/// its own.
+fn read(nests: &[String]) -> Kernel {
+    let nest = |(at, text): (usize, &String)| {
+        let text = text.replace("$row", "blockIdx.x * n / 4 * 4 + (U * 8 + threadIdx.x) * 4");
+        let text = text.replace("$e", "(U * 8 + threadIdx.x) * 4 - blockIdx.x * n % 4");
+        let text = text.replace("$v", "(U * 8 + threadIdx.x) * 4 + V - blockIdx.x * n % 4");
+        ["U", "V", "W"].iter().fold(text, |text, name| text.replace(name, &format!("{}{at}", name.to_lowercase())))
+    };
+    let body: String = nests.iter().enumerate().map(nest).collect();
     let body = body.replace('{', "{\n").replace('}', "\n}\n");
     let body: Vec<&str> = body.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let text = format!(
@@ -35,8 +40,8 @@ fn read(body: &str) -> Kernel {
 
 /// The kernel gets so many arrays of masks, keeps so many tests at the lower end, and writes what it wrote.
 #[track_caller]
-fn check(arrays: usize, left: usize, body: &str) -> String {
-    let before = read(body);
+fn check(arrays: usize, left: usize, nests: &[String]) -> String {
+    let before = read(nests);
     let mut after = before.clone();
     mask_lanes(&mut after);
     verify(&after).unwrap_or_else(|error| panic!("{error}"));
@@ -54,38 +59,45 @@ fn check(arrays: usize, left: usize, body: &str) -> String {
     text
 }
 
-const LOAD: &str = "for u: i32 in 0..2 unroll { for v: i32 in 0..4 unroll {
-    if $v >= 0 && $v < n { let w: f32 = load x[$row + v]\n store a[u * 4 + v] = w } } }\n";
-const STORE: &str = "for u: i32 in 0..2 unroll {
-    if $e >= 0 && $e + 3 < n { move f32x4 y[$row] = a[u * 4] }
-    else { for v: i32 in 0..4 unroll { if $v >= 0 && $v < n { let w: f32 = load a[u * 4 + v]\n store y[$row + v] = w } } } }\n";
+fn load() -> String {
+    "for U: i32 in 0..2 unroll { for V: i32 in 0..4 unroll {
+    if $v >= 0 && $v < n { let W: f32 = load x[$row + V]\n store a[U * 4 + V] = W } } }\n"
+        .to_string()
+}
+
+fn store() -> String {
+    "for U: i32 in 0..2 unroll {
+    if $e >= 0 && $e + 3 < n { move f32x4 y[$row] = a[U * 4] }
+    else { for V: i32 in 0..4 unroll { if $v >= 0 && $v < n { let W: f32 = load a[U * 4 + V]\n store y[$row + V] = W } } } }\n"
+        .to_string()
+}
 
 #[test]
 fn all_tests_of_a_vector_ask_one_mask() {
-    let text = check(1, 0, &format!("{LOAD} {STORE}"));
-    assert_eq!((text.matches("load lanes").count(), text.matches("== 15").count()), (2, 1), "{text}");
+    let text = check(1, 0, &[load(), store()]);
+    assert_eq!((text.matches("load lanes").count(), text.matches("== 15").count()), (3, 1), "{text}");
 }
 
 #[test]
 fn what_holds_of_all_lanes_becomes_part_of_the_mask() {
-    let given = |text: &str| text.replace("if $", "if blockIdx.x < m && $");
-    let text = check(1, 0, &format!("{LOAD} {}", given(STORE)));
-    assert_eq!(text.matches("where(blockIdx.x < m, ").count(), 1, "{text}");
-    // Of several lanes' own questions none does.
-    let own = STORE.replace("if $v >= 0", "if v < m && $v >= 0");
-    assert!(check(1, 0, &format!("{LOAD} {own}")).contains("v < m && "));
+    let given = store().replace("if $", "if blockIdx.x < m && $");
+    let text = check(1, 0, &[load(), given]);
+    assert!(text.contains("where(blockIdx.x < m, "), "{text}");
+    // What each lane asks for itself stays a question of its own.
+    let own = store().replace("if $v >= 0", "if V < m + 3 && $v >= 0");
+    assert!(check(1, 0, &[load(), own]).contains(" < m + 3 && "));
 }
 
 #[test]
 fn lanes_outside_are_asked_for_too() {
-    let outside = "for u: i32 in 0..2 unroll { if $e + 3 >= 0 && $e < n && !($e >= 0 && $e + 3 < n) {
-        for v: i32 in 0..4 unroll { if !($v >= 0 && $v < n) { store a[u * 4 + v] = 0.0f32 } } } }\n";
-    let outside = outside.replace("!(", "logical_not(");
-    check(1, 0, &format!("{LOAD} {outside} {STORE}"));
+    let outside = "for U: i32 in 0..2 unroll { if $e + 3 >= 0 && $e < n && logical_not($e >= 0 && $e + 3 < n) {
+        for V: i32 in 0..4 unroll { if logical_not($v >= 0 && $v < n) { store a[U * 4 + V] = 0.0f32 } } } }\n";
+    let text = check(1, 0, &[load(), outside.to_string(), store()]);
+    assert_eq!(text.matches("!= 0").count(), 4, "{text}");
 }
 
 #[test]
 fn what_is_not_known_at_the_start_is_asked_as_before() {
     // Vectors of a loop that is not unrolled would need an array in memory.
-    check(0, 3, &format!("{LOAD} {STORE}").replace("0..2 unroll", "0..2"));
+    check(0, 3, &[load(), store()].map(|nest| nest.replace("0..2 unroll", "0..2")));
 }
