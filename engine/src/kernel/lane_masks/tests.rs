@@ -1,6 +1,6 @@
 //! What becomes of tests of lanes, and that the same elements are written.
 
-use super::mask_lanes;
+use super::replace_tests;
 use crate::kernel::{Kernel, bind, parse, print, result_terms, verify};
 use crate::num::DType;
 use crate::tensor::{ArgMeta, TensorMeta};
@@ -43,7 +43,7 @@ fn read(nests: &[String]) -> Kernel {
 fn check(arrays: usize, left: usize, nests: &[String]) -> String {
     let before = read(nests);
     let mut after = before.clone();
-    mask_lanes(&mut after);
+    replace_tests(&mut after);
     verify(&after).unwrap_or_else(|error| panic!("{error}"));
     let text = print(&after);
     assert_eq!((text.matches("store.held").count(), text.matches(">= 0").count()), (arrays, left), "{text}");
