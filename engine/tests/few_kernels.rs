@@ -19,7 +19,8 @@ const DRAWN: usize = 200;
 
 /// For each family the most kernels that the first sizes may need, and others beside them.
 /// Wanted are 40 and 10: a choice is fitted to the shape by measurement, so fewer are a
-/// matter of measuring, too.
+/// matter of measuring, too. Eight kernels of each family of rows are those of rows at odd
+/// places that share warps: an H200 runs these in 0.5 to 0.9 of the time that others took.
 const MOST: &[(&str, usize, usize)] = &[
     ("bias_gelu", 16, 5),
     ("swiglu", 2, 2),
@@ -31,14 +32,14 @@ const MOST: &[(&str, usize, usize)] = &[
     ("row_sums_half", 34, 4),
     ("sum_all", 6, 2),
     ("gelu_bias_backward", 12, 5),
-    ("softmax", 50, 11),
-    ("softmax_backward", 48, 10),
+    ("softmax", 55, 13),
+    ("softmax_backward", 53, 11),
     ("softmax_outer", 65, 22),
-    ("layer_norm", 80, 34),
-    ("layer_norm_backward", 95, 39),
-    ("rms_norm", 76, 25),
-    ("rms_norm_residual", 68, 16),
-    ("block_epilogue", 69, 28),
+    ("layer_norm", 87, 35),
+    ("layer_norm_backward", 103, 42),
+    ("rms_norm", 86, 28),
+    ("rms_norm_residual", 78, 16),
+    ("block_epilogue", 77, 28),
 ];
 
 /// Numbers of rows and columns, drawn evenly by their logarithms.
@@ -88,6 +89,7 @@ fn few_kernels_serve_many_shapes() {
     let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), options);
     let families = text::parse(FAMILIES).unwrap().fusions;
     assert_eq!(families.len(), MOST.len());
+    let mut more = String::new();
     for (family, &(name, most, most_new)) in families.iter().map(|parsed| &parsed.fusion).zip(MOST) {
         assert_eq!(family.name, name);
         let [first, second] = [1, 2].map(|seed| kernels(&session, family, seed));
@@ -95,7 +97,11 @@ fn few_kernels_serve_many_shapes() {
         for (chosen, served) in first.values() {
             println!("{served:7} {chosen}");
         }
-        println!("{name}: {} kernels of {DRAWN} sizes, {new} more of as many others", first.len());
-        assert!(first.len() <= most && new <= most_new, "{name}: {} and {new}", first.len());
+        let found = format!("{name}: {} kernels of {DRAWN} sizes, {new} more of as many others", first.len());
+        println!("{found}");
+        if first.len() > most || new > most_new {
+            more.push_str(&format!("{found}; at most {most} and {most_new} are meant\n"));
+        }
     }
+    assert!(more.is_empty(), "{more}");
 }

@@ -6,11 +6,13 @@ use harness::corpus::{self, CaseKernel};
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// The kernels of all cases.
-pub(crate) fn kernels() -> Vec<CaseKernel> {
-    corpus::kernels(&load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases"), Target::Sim).cases)
+/// The kernels of all cases, compiled once for all tests that ask.
+pub(crate) fn kernels() -> &'static [CaseKernel] {
+    static KERNELS: OnceLock<Vec<CaseKernel>> = OnceLock::new();
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases");
+    KERNELS.get_or_init(|| corpus::kernels(&load(&cases, Target::Sim).cases))
 }
 
 /// What `f` makes of each item, in order; on all cores.
@@ -37,7 +39,7 @@ pub(crate) fn on_each<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync)
 #[test]
 fn the_checker_of_order_raises_no_alarm_on_kernels_of_cases() {
     let kernels = kernels();
-    let reports = on_each(&kernels, |found| check_order(found.plan.kernel(), &found.launch));
+    let reports = on_each(kernels, |found| check_order(found.plan.kernel(), &found.launch));
     let (mut proven, mut wrong) = (0, String::new());
     for (found, report) in kernels.iter().zip(&reports) {
         let report = report.as_ref().unwrap_or_else(|error| panic!("{}: {error}", found.id));

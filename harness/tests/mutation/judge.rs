@@ -1,7 +1,7 @@
 //! What becomes of a mutant.
 
 use crate::mutation::mutate::Mutant;
-use engine::backend::sim::{self, SimMemory};
+use engine::backend::sim::{self, SimMemory, SimProgram};
 use engine::diag::{Code, Result};
 use engine::kernel::{
     self, AlarmKind, BoundLaunch, BufId, Kernel, ParamKind, ResultTerms, check_order, compare_at, result_terms,
@@ -49,8 +49,14 @@ impl Verdict {
 /// A kernel with launches in which it is right.
 pub(crate) struct Subject<'a> {
     pub(crate) name: &'a str,
-    kernel: &'a Kernel,
+    program: Program<'a>,
     runs: Vec<Run>,
+}
+
+/// A kernel, and what the simulator executes of it.
+struct Program<'a> {
+    kernel: &'a Kernel,
+    code: SimProgram,
 }
 
 /// The elements of each input.
@@ -66,63 +72,98 @@ struct Run {
 
 impl<'a> Subject<'a> {
     /// The launches in which the kernel is proven to be in order, and runs.
-    pub(crate) fn new(name: &'a str, kernel: &'a Kernel, launches: Vec<BoundLaunch>) -> Self {
+    pub(crate) fn new(name: &'a str, kernel: &'a Kernel, launches: Vec<BoundLaunch>) -> Result<Self> {
+        let program = Program::new(kernel)?;
         let runs = launches.into_iter().enumerate().filter_map(|(seed, launch)| {
             let in_order = check_order(kernel, &launch).is_ok_and(|report| report.is_proof());
             let terms = in_order.then(|| result_terms(kernel, &launch).ok())??;
             let draw = |numbers| {
                 let inputs = inputs(kernel, &launch, numbers, seed as u64);
-                let outputs = run(kernel, &launch, &inputs).ok().flatten()?;
+                let outputs = program.run(&launch, &inputs).ok().flatten()?;
                 Some((inputs, outputs))
             };
             let draws: Vec<_> = Numbers::ALL.into_iter().filter_map(draw).collect();
             (!draws.is_empty()).then_some(Run { draws, launch, terms })
         });
-        Self { name, kernel, runs: runs.collect() }
+        let runs = runs.collect();
+        Ok(Self { name, program, runs })
     }
 
     pub(crate) fn launches(&self) -> usize {
         self.runs.len()
     }
 
-    /// Looks for a launch in which a mutant does wrong, by the checkers and by the simulator; and for a proof in each
-    /// launch in which it does not. The proof that is asked for most is the verdict.
+    /// Looks for a launch in which a mutant does wrong; if there is none, for a proof in each launch. The proof that is
+    /// asked for most is the verdict.
     pub(crate) fn judge(&self, mutant: &Mutant) -> Verdict {
         if kernel::verify(&mutant.kernel).is_err() {
             return Verdict::Refused;
         }
-        let mut proof = if mutant.exprs.is_some() { Verdict::Unreached } else { Verdict::OrdersNothing };
-        for of in &self.runs {
-            let verdict = of.judge(self.kernel, mutant).unwrap_or(Verdict::Survives);
-            if verdict.is_caught() {
-                return verdict;
-            }
-            proof = proof.max(verdict);
+        let Ok(program) = Program::new(&mutant.kernel) else { return Verdict::Survives };
+        // The checker first where a statement is gone: what it says holds for every order of threads.
+        let by_simulator = |of: &Run| of.by_simulator(&program);
+        let by_checker = |of: &Run| of.by_checker(&mutant.kernel);
+        let simulated = || self.runs.iter().find_map(by_simulator);
+        let checked = || self.runs.iter().find_map(by_checker);
+        let caught =
+            if mutant.exprs.is_some() { simulated().or_else(checked) } else { checked().or_else(simulated) };
+        let proof = |of: &Run| of.proof(&self.program, &program, mutant).unwrap_or(Verdict::Survives);
+        caught.unwrap_or_else(|| {
+            let nothing = if mutant.exprs.is_some() { Verdict::Unreached } else { Verdict::OrdersNothing };
+            self.runs.iter().map(proof).fold(nothing, Verdict::worse)
+        })
+    }
+}
+
+impl Verdict {
+    /// Of two launches' verdicts that of both: wrong in one is wrong.
+    fn worse(self, other: Self) -> Self {
+        if self.is_caught() { self } else if other.is_caught() { other } else { self.max(other) }
+    }
+}
+
+impl<'a> Program<'a> {
+    fn new(kernel: &'a Kernel) -> Result<Self> {
+        Ok(Self { kernel, code: sim::compile(kernel)? })
+    }
+
+    /// What the kernel makes of inputs; nothing if it leaves elements unwritten.
+    fn run(&self, launch: &BoundLaunch, inputs: &Inputs) -> Result<Option<Vec<Vec<u8>>>> {
+        let options = SimOptions { threads: 1, count: false, max_steps: 1 << 20, ..SimOptions::default() };
+        let mut memory = SimMemory::new(self.kernel, launch);
+        for (buffer, bytes) in inputs {
+            memory.fill(*buffer, bytes)?;
         }
-        proof
+        let report = sim::run_program(&self.code, self.kernel, launch, &mut memory, &options)?;
+        let complete = report.unwritten.iter().all(|(.., missing)| *missing == 0);
+        let bytes = |buffer| memory.bytes(buffer).unwrap_or_default().to_vec();
+        Ok(complete.then(|| report.unwritten.iter().map(|(_, buffer, _)| bytes(*buffer)).collect()))
     }
 }
 
 impl Run {
-    fn judge(&self, kernel: &Kernel, mutant: &Mutant) -> Result<Verdict> {
+    /// What the simulator finds, or other results.
+    fn by_simulator(&self, mutant: &Program<'_>) -> Option<Verdict> {
+        self.draws.iter().find_map(|(inputs, expected)| match mutant.run(&self.launch, inputs) {
+            Err(error) => Some(Verdict::Detected(error.code)),
+            Ok(outputs) => (outputs.as_ref() != Some(expected)).then_some(Verdict::Wrong),
+        })
+    }
+
+    /// What the checker of order finds.
+    fn by_checker(&self, mutant: &Kernel) -> Option<Verdict> {
+        let report = check_order(mutant, &self.launch).ok()?;
+        report.alarms.first().map(|alarm| Verdict::Alarm(alarm.kind))
+    }
+
+    /// Why nobody can tell the mutant from the kernel in this launch; or what tells it after all.
+    fn proof(&self, kernel: &Program<'_>, mutated: &Program<'_>, mutant: &Mutant) -> Result<Verdict> {
         if let Some(exprs) = mutant.exprs {
             let agreement = compare_at(&mutant.kernel, &self.launch, mutant.number, exprs)?;
             if agreement.is_proof() {
                 return Ok(if agreement.executed > 0 { Verdict::SameValue } else { Verdict::Unreached });
             }
-        }
-        let report = check_order(&mutant.kernel, &self.launch)?;
-        if let Some(alarm) = report.alarms.first() {
-            return Ok(Verdict::Alarm(alarm.kind));
-        }
-        for (inputs, expected) in &self.draws {
-            match run(&mutant.kernel, &self.launch, inputs) {
-                Err(error) => return Ok(Verdict::Detected(error.code)),
-                Ok(outputs) if outputs.as_ref() != Some(expected) => return Ok(Verdict::Wrong),
-                Ok(_) => {}
-            }
-        }
-        if mutant.exprs.is_none() && report.is_proof() {
+        } else if check_order(&mutant.kernel, &self.launch)?.is_proof() {
             return Ok(Verdict::OrdersNothing);
         }
         let terms = result_terms(&mutant.kernel, &self.launch)?;
@@ -132,8 +173,8 @@ impl Run {
         // Which thread has the largest of a row is chance.
         for seed in MORE_SEEDS {
             for numbers in Numbers::ALL {
-                let inputs = inputs(kernel, &self.launch, numbers, seed);
-                if run(kernel, &self.launch, &inputs)? != run(&mutant.kernel, &self.launch, &inputs)? {
+                let inputs = inputs(kernel.kernel, &self.launch, numbers, seed);
+                if kernel.run(&self.launch, &inputs)? != mutated.run(&self.launch, &inputs)? {
                     return Ok(Verdict::Wrong);
                 }
             }
@@ -195,17 +236,4 @@ fn inputs(kernel: &Kernel, launch: &BoundLaunch, numbers: Numbers, seed: u64) ->
         inputs.insert(buffer, bytes);
     }
     inputs
-}
-
-/// What a kernel makes of inputs; nothing if it leaves elements unwritten.
-fn run(kernel: &Kernel, launch: &BoundLaunch, inputs: &Inputs) -> Result<Option<Vec<Vec<u8>>>> {
-    let options = SimOptions { threads: 1, count: false, max_steps: 1 << 20, ..SimOptions::default() };
-    let mut memory = SimMemory::new(kernel, launch);
-    for (buffer, bytes) in inputs {
-        memory.fill(*buffer, bytes)?;
-    }
-    let report = sim::run(kernel, launch, &mut memory, &options)?;
-    let complete = report.unwritten.iter().all(|(.., missing)| *missing == 0);
-    let bytes = |buffer| memory.bytes(buffer).unwrap_or_default().to_vec();
-    Ok(complete.then(|| report.unwritten.iter().map(|(_, buffer, _)| bytes(*buffer)).collect()))
 }

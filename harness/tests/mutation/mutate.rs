@@ -5,7 +5,7 @@
 //! Each index is moved to the next element (of a vector also to the next vector). Each sum under a remainder, and each
 //! exclusive or, in an index of shared memory, which is how tiles are rotated, loses either operand.
 
-use engine::kernel::{Access, Block, Expr, ExprArena, ExprId, IndexOp, Kernel, Space, StmtKind, print_stmt};
+use engine::kernel::{Access, Block, Expr, ExprArena, ExprId, IndexOp, Kernel, Space, Stmt, StmtKind, print_stmt};
 use engine::num::{BinaryOp, DType, TernaryOp};
 use std::collections::BTreeMap;
 
@@ -84,12 +84,12 @@ struct Editor<'a> {
 
 impl Editor<'_> {
     /// Whether the change to make is the next one.
-    fn hit(&mut self, change: Change, place: &str) -> bool {
+    fn hit(&mut self, change: Change, place: &Stmt) -> bool {
         self.seen += 1;
         if self.seen - 1 != self.wanted {
             return false;
         }
-        self.done = Some((change, place.to_owned()));
+        self.done = Some((change, print_stmt(self.original, place)));
         true
     }
 
@@ -97,8 +97,8 @@ impl Editor<'_> {
         let mut position = 0;
         while position < block.len() {
             self.number += 1;
-            let place = print_stmt(self.original, &block[position]);
-            let change = match &block[position].kind {
+            let place = block[position].clone();
+            let change = match &place.kind {
                 StmtKind::Sync(_) => Some(Change::Barrier),
                 StmtKind::Fence(_) => Some(Change::Fence),
                 StmtKind::CommitGroup | StmtKind::WaitGroup { .. } => Some(Change::Group),
@@ -122,7 +122,7 @@ impl Editor<'_> {
         }
     }
 
-    fn statement(&mut self, kind: &mut StmtKind, place: &str) {
+    fn statement(&mut self, kind: &mut StmtKind, place: &Stmt) {
         match kind {
             StmtKind::Let { value, .. } | StmtKind::Shuffle { value, .. } => self.selects(value, place),
             StmtKind::Load { from, .. } => self.index(from, 1, place),
@@ -147,7 +147,7 @@ impl Editor<'_> {
         }
     }
 
-    fn index(&mut self, access: &mut Access, distance: i64, place: &str) {
+    fn index(&mut self, access: &mut Access, distance: i64, place: &Stmt) {
         if self.done.is_none() && self.hit(Change::Index, place) {
             let distance = self.exprs.int(distance, self.exprs.dtype(access.index));
             let moved = self.exprs.add(access.index, distance);
@@ -171,7 +171,7 @@ impl Editor<'_> {
     }
 
     /// Removes and narrows each term of the conjunction `condition`, which is part of `whole`.
-    fn predicate(&mut self, whole: &mut ExprId, condition: ExprId, place: &str) {
+    fn predicate(&mut self, whole: &mut ExprId, condition: ExprId, place: &Stmt) {
         for leaf in leaves(self.exprs, condition) {
             for change in [Change::Term, Change::Narrowed] {
                 if self.done.is_none() && self.hit(change, place) {
@@ -186,7 +186,7 @@ impl Editor<'_> {
     }
 
     /// Shrinks the predicates on indices by which an expression selects.
-    fn selects(&mut self, value: &mut ExprId, place: &str) {
+    fn selects(&mut self, value: &mut ExprId, place: &Stmt) {
         let mut conditions = Vec::new();
         find_selects(self.exprs, *value, &mut conditions);
         for condition in conditions {

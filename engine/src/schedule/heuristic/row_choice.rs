@@ -108,21 +108,26 @@ fn is_asked_for(options: &Options, holding: Holding) -> bool {
 /// The ways to give a row to threads; none if it is longer than a block can hold.
 pub(super) fn tiles(cx: &CompileCx<'_>, shape: &RowShape) -> Vec<RowTile> {
     let most_batch = (MAX_PER_THREAD / shape.vector).max(1);
-    // Rows that share a block may share its warps too: at odd places, where each thread has ends of a row to
-    // test, fewer of them have. Without others a row has a whole warp.
-    let shares = shape.has_rows && shape.shifted;
-    let parts = [4, 8, 16].into_iter().filter(|threads| shares && *threads < shape.vectors);
-    let parts = parts.map(|threads| RowTile { threads, batch: ceil_div(shape.vectors, threads) });
-    let parts = parts.filter(|tile| tile.batch <= most_batch);
+    let parts = part_of_a_warp(shape, most_batch.min(12));
     if shape.vectors <= WARP {
         let threads = if shape.has_rows { next_power_of_two(shape.vectors) } else { WARP };
-        return parts.chain([RowTile { threads, batch: 1 }]).collect();
+        return parts.into_iter().chain([RowTile { threads, batch: 1 }]).collect();
     }
     let most = i64::from(cx.device.max_threads_per_block);
     let whole = (1..=most_batch)
         .flat_map(|batch| block_sizes(ceil_div(shape.vectors, batch)).map(move |threads| RowTile { threads, batch }))
         .filter(|tile| tile.threads <= most);
-    parts.chain(whole).collect()
+    parts.into_iter().chain(whole).collect()
+}
+
+/// The fewest threads of a warp that hold a row in so many vectors each, where rows may share warps: those at odd
+/// places, where each thread has ends of a row to test, so that fewer of them have. Without other rows a row has
+/// a whole warp. Of more than four vectors an even number, so that rows of about one size share a kernel.
+fn part_of_a_warp(shape: &RowShape, most: i64) -> Option<RowTile> {
+    let threads = [4, 8, 16].into_iter().find(|threads| shape.vectors <= threads * most)?;
+    let batch = ceil_div(shape.vectors, threads);
+    let batch = if batch > 4 { batch + batch % 2 } else { batch };
+    (shape.has_rows && shape.shifted && threads < shape.vectors).then_some(RowTile { threads, batch })
 }
 
 /// A choice with its cost: whether it lacks registers, and thousandths of the time
