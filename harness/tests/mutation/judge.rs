@@ -105,8 +105,7 @@ impl<'a> Subject<'a> {
         let by_checker = |of: &Run| of.by_checker(&mutant.kernel);
         let simulated = || self.runs.iter().find_map(by_simulator);
         let checked = || self.runs.iter().find_map(by_checker);
-        let caught =
-            if mutant.exprs.is_some() { simulated().or_else(checked) } else { checked().or_else(simulated) };
+        let caught = if mutant.exprs.is_some() { simulated().or_else(checked) } else { checked().or_else(simulated) };
         let proof = |of: &Run| of.proof(&self.program, &program, mutant).unwrap_or(Verdict::Survives);
         caught.unwrap_or_else(|| {
             let nothing = if mutant.exprs.is_some() { Verdict::Unreached } else { Verdict::OrdersNothing };
@@ -118,7 +117,13 @@ impl<'a> Subject<'a> {
 impl Verdict {
     /// Of two launches' verdicts that of both: wrong in one is wrong.
     fn worse(self, other: Self) -> Self {
-        if self.is_caught() { self } else if other.is_caught() { other } else { self.max(other) }
+        if self.is_caught() {
+            self
+        } else if other.is_caught() {
+            other
+        } else {
+            self.max(other)
+        }
     }
 }
 
@@ -192,28 +197,41 @@ enum Numbers {
     Wide,
     /// What predicates ask for.
     Special,
+    /// No maximum is zero, and hardly any condition holds.
+    Negative,
+    /// No sum of infinities is NaN, and most conditions hold.
+    Positive,
 }
 
 impl Numbers {
-    const ALL: [Self; 3] = [Self::AroundOne, Self::Wide, Self::Special];
+    const ALL: [Self; 5] = [Self::AroundOne, Self::Wide, Self::Special, Self::Negative, Self::Positive];
 
     fn draw(self, draw: &mut Draw, dtype: DType) -> Value {
         let unit = draw.bits() as f64 / u64::MAX as f64;
         let special = self == Self::Special && draw.once_in(4);
-        let sign = if draw.once_in(2) { -1.0 } else { 1.0 };
+        let sign = match self {
+            Self::Positive => 1.0,
+            Self::Negative => -1.0,
+            _ if draw.once_in(2) => -1.0,
+            _ => 1.0,
+        };
         let float = match self {
             _ if special => draw.choose(&[0.0, 1.0, 2.0, f64::INFINITY, f64::NAN]),
-            Self::AroundOne | Self::Special => 0.75 + unit / 2.0,
+            Self::Positive if draw.once_in(32) => f64::INFINITY,
+            Self::AroundOne | Self::Special | Self::Negative | Self::Positive => 0.75 + unit / 2.0,
             Self::Wide if draw.once_in(256) => unit * 4000.0,
             Self::Wide => unit * 4.0,
         };
         let number = match self {
-            Self::AroundOne => draw.below(16) as i64 | 1,
-            Self::Wide | Self::Special if dtype.is_unsigned() => draw.below(200) as i64,
+            Self::AroundOne | Self::Positive => draw.below(16) as i64 | 1,
+            _ if dtype.is_unsigned() => draw.below(200) as i64,
+            Self::Negative => -(draw.below(16) as i64 | 1),
             Self::Wide => draw.below(250) as i64 - 125,
             Self::Special => draw.below(4) as i64 - 2,
         };
         match dtype.class() {
+            DTypeClass::Bool if self == Self::Negative => Value::Bool(draw.once_in(64)),
+            DTypeClass::Bool if self == Self::Positive => Value::Bool(!draw.once_in(64)),
             DTypeClass::Bool => Value::Bool(draw.once_in(2)),
             DTypeClass::Int => Value::Int(number),
             DTypeClass::Float => Value::Float(sign * float),

@@ -112,12 +112,13 @@ fn check_mutants(count: usize) {
         |wanted: Verdict| totals.sites.iter().filter(|((_, own), _)| *own == wanted).map(|(_, n)| n).sum::<usize>();
     let (open, unreached) = (of(Verdict::Survives), of(Verdict::Unreached));
     eprint!("{}", totals.survivors);
-    // Sums, to which threads outside of the tensor add zero: no term says that.
-    assert!(open * 1000 <= all, "{open} of {all} places are neither found out nor proven:\n{}", totals.survivors);
+    assert!(open == 0, "{open} of {all} places are neither found out nor proven:\n{}", totals.survivors);
     // Tests of vectors that are repeated for their single elements, and what is left of them where sizes are multiples.
     let proven = totals.proven();
-    assert!(proven * 10 <= all, "at {proven} of {all} places nothing can be changed that anybody sees");
-    assert!(unreached * 10 <= all, "{unreached} of {all} places are not reached in any launch");
+    assert!(
+        (proven + unreached) * 20 <= all,
+        "at {proven} of {all} places nothing can be changed that anybody sees, and no launch reaches {unreached}"
+    );
     for change in [Change::Barrier, Change::Fence, Change::Term, Change::Narrowed, Change::Index, Change::Swizzle] {
         assert!(totals.mutants.keys().any(|(own, _)| *own == change), "no kernel has a {change:?} to change");
     }

@@ -2,7 +2,7 @@
 //!
 //! Barriers, fences, ends of groups and waits are removed one by one, and waits leave one group more open. Each term of
 //! a condition that guards a statement, or selects a value by indices, is removed, and made to hold for one value less.
-//! Each index is moved to the next element (of a vector also to the next vector). Each sum under a remainder, and each
+//! Each index is moved to the next element and the one before (of a vector also by a vector). Each sum under a remainder, and each
 //! exclusive or, in an index of shared memory, which is how tiles are rotated, loses either operand.
 
 use engine::kernel::{Access, Block, Expr, ExprArena, ExprId, IndexOp, Kernel, Space, Stmt, StmtKind, print_stmt};
@@ -22,7 +22,7 @@ pub(crate) enum Change {
     Term,
     /// A term of a predicate holds for fewer values.
     Narrowed,
-    /// An index points to the next element.
+    /// An index points to the next element, or to the one before.
     Index,
     /// A rotation or an exclusive or of an index of shared memory was removed.
     Swizzle,
@@ -125,15 +125,15 @@ impl Editor<'_> {
     fn statement(&mut self, kind: &mut StmtKind, place: &Stmt) {
         match kind {
             StmtKind::Let { value, .. } | StmtKind::Shuffle { value, .. } => self.selects(value, place),
-            StmtKind::Load { from, .. } => self.index(from, 1, place),
+            StmtKind::Load { from, .. } => [1, -1].into_iter().for_each(|by| self.index(from, by, place)),
             StmtKind::Store { to, value, .. } | StmtKind::Atomic { to, value, .. } => {
-                self.index(to, 1, place);
+                [1, -1].into_iter().for_each(|by| self.index(to, by, place));
                 self.selects(value, place);
             }
             StmtKind::Move { to, from, lanes, .. } | StmtKind::CopyAsync { to, from, lanes, .. } => {
-                for distance in [1, i64::from(*lanes)] {
-                    self.index(to, distance, place);
-                    self.index(from, distance, place);
+                for by in [1, i64::from(*lanes), -i64::from(*lanes)] {
+                    self.index(to, by, place);
+                    self.index(from, by, place);
                 }
             }
             StmtKind::For { body, .. } => self.block(body),
@@ -147,14 +147,14 @@ impl Editor<'_> {
         }
     }
 
-    fn index(&mut self, access: &mut Access, distance: i64, place: &Stmt) {
+    fn index(&mut self, access: &mut Access, by: i64, place: &Stmt) {
         if self.done.is_none() && self.hit(Change::Index, place) {
-            let distance = self.exprs.int(distance, self.exprs.dtype(access.index));
+            let distance = self.exprs.int(by, self.exprs.dtype(access.index));
             let moved = self.exprs.add(access.index, distance);
             self.part = Some(access.index);
             self.change(&mut access.index, moved);
         }
-        if distance == 1 && self.original.buffers[access.buffer].space == Space::Shared {
+        if by == 1 && self.original.buffers[access.buffer].space == Space::Shared {
             for (whole, part) in swizzles(self.exprs, access.index) {
                 if self.done.is_none() && self.hit(Change::Swizzle, place) {
                     let without = replace(self.exprs, access.index, whole, part, &mut BTreeMap::new());
