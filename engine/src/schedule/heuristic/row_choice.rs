@@ -122,11 +122,11 @@ pub(super) fn tiles(cx: &CompileCx<'_>, shape: &RowShape) -> Vec<RowTile> {
 
 /// The fewest threads of a warp that hold a row in so many vectors each, where rows may share warps: those at odd
 /// places, where each thread has ends of a row to test, so that fewer of them have. Without other rows a row has
-/// a whole warp. Of more than four vectors an even number, so that rows of about one size share a kernel.
+/// a whole warp. Of more than six vectors an even number, so that rows of about one size share a kernel.
 fn part_of_a_warp(shape: &RowShape, most: i64) -> Option<RowTile> {
     let threads = [4, 8, 16].into_iter().find(|threads| shape.vectors <= threads * most)?;
     let batch = ceil_div(shape.vectors, threads);
-    let batch = if batch > 4 { batch + batch % 2 } else { batch };
+    let batch = if batch > 6 { batch + batch % 2 } else { batch };
     (shape.has_rows && shape.shifted && threads < shape.vectors).then_some(RowTile { threads, batch })
 }
 
