@@ -32,14 +32,14 @@ const MOST: &[(&str, usize, usize)] = &[
     ("row_sums_half", 34, 4),
     ("sum_all", 6, 2),
     ("gelu_bias_backward", 12, 5),
-    ("softmax", 58, 13),
-    ("softmax_backward", 56, 11),
+    ("softmax", 63, 14),
+    ("softmax_backward", 62, 16),
     ("softmax_outer", 65, 22),
-    ("layer_norm", 91, 37),
-    ("layer_norm_backward", 106, 43),
-    ("rms_norm", 88, 30),
-    ("rms_norm_residual", 81, 16),
-    ("block_epilogue", 81, 28),
+    ("layer_norm", 100, 41),
+    ("layer_norm_backward", 97, 26),
+    ("rms_norm", 71, 14),
+    ("rms_norm_residual", 63, 12),
+    ("block_epilogue", 83, 32),
 ];
 
 /// Numbers of rows and columns, drawn evenly by their logarithms.

@@ -11,7 +11,7 @@
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
 use super::recompute::recompute;
-use super::residency::{ElementBytes, Holding, Loads, Model, Parameters, element_bytes, is_load};
+use super::residency::{ElementBytes, Holding, Loads, Model, Packing, Parameters, element_bytes, is_load};
 use super::row_choice::{Choice, MAX_PER_THREAD, RowShape, choose_rows, tiles};
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
@@ -205,24 +205,28 @@ fn too_long(row: i64, most: i64) -> Box<Diagnostic> {
 fn model<'a>(problem: &Problem<'a>, shape: &RowShape) -> Result<Model<'a>> {
     let summary = problem.summary;
     let missing = || Diagnostic::bug("rows are held of a fusion in which nothing is needed again");
-    let packed = shape.vector > 1 && !shape.shifted;
-    Ok(Model {
+    let [apart, converted, as_in_memory] = summary.structure.held.ok_or_else(missing)?;
+    let parameters = count_parameters(summary);
+    let model = Model {
         device: problem.cx.device,
-        bytes: summary.structure.held.ok_or_else(missing)?[usize::from(packed)],
+        bytes: if shape.vector > 1 && !shape.shifted { converted } else { apart },
+        once: None,
         shifted: shape.shifted,
         masked: false,
         tensors: summary.globals.len() as i64,
-        parameters: count_parameters(summary),
-    })
+        parameters,
+    };
+    let once = shape.shifted && parameters <= 1 && model.loads_small();
+    Ok(Model { once: once.then_some(as_in_memory), ..model })
 }
 
-/// What a thread holds of a row of a fusion as it will be computed: elements apart, and
-/// packed.
-pub(super) fn held_of_rows(scheduled: &ScheduledFusion, reduced: &BTreeSet<AxisId>) -> Result<[ElementBytes; 2]> {
+/// What a thread holds of a row of a fusion as it will be computed, by how elements lie in
+/// registers ([`Packing::ALL`]).
+pub(super) fn held_of_rows(scheduled: &ScheduledFusion, reduced: &BTreeSet<AxisId>) -> Result<[ElementBytes; 3]> {
     let mut builder = ScheduleBuilder::new(scheduled.clone());
     cache_inputs(&mut builder, Caching::NONE)?;
     recompute_cheap(&mut builder, &reduced.iter().copied().collect::<Vec<_>>())?;
-    Ok([false, true].map(|packed| element_bytes(builder.state(), reduced, packed)))
+    Ok(Packing::ALL.map(|packing| element_bytes(builder.state(), reduced, packing)))
 }
 
 /// Inputs along the row that are the same for all rows.

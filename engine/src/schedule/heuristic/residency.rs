@@ -24,8 +24,8 @@ const FIXED: i64 = 16;
 const PER_TENSOR: i64 = 2;
 /// More of them where rows start at odd places.
 const FIXED_SHIFTED: i64 = 4;
-/// Fewer of them where the next row is loaded ahead there, which takes more for each
-/// element; and instead of all of these where parameters are kept beside it.
+/// Fewer of them where the next row is loaded ahead there; and instead of all of these
+/// where parameters are kept beside it.
 const AHEAD_FEWER: i64 = 4;
 const FIXED_AHEAD_KEPT: i64 = 24;
 /// More of them where the threads' vectors are not exactly the row.
@@ -122,6 +122,8 @@ impl Holding {
 pub(super) struct Model<'a> {
     pub(super) device: &'a DeviceDesc,
     pub(super) bytes: ElementBytes,
+    /// The same of rows at odd places that do not take turns, where elements lie in registers as in memory.
+    pub(super) once: Option<ElementBytes>,
     /// Whether rows start at odd places.
     pub(super) shifted: bool,
     /// Whether the threads' vectors may reach over the end of the row.
@@ -135,7 +137,8 @@ pub(super) struct Model<'a> {
 impl Model<'_> {
     /// Registers of a thread that holds so many elements of a row.
     pub(super) fn registers(&self, holding: Holding, elements: i64) -> i64 {
-        let bytes = &self.bytes;
+        let as_in_memory = self.once.as_ref().filter(|_| !holding.turns);
+        let bytes = as_in_memory.unwrap_or(&self.bytes);
         let live = match holding.loads {
             Loads::Early => bytes.early,
             Loads::Ahead => bytes.early + bytes.read,
@@ -157,11 +160,14 @@ impl Model<'_> {
         let random = if bytes.is_random { FIXED_RANDOM } else { 0 };
         let fixed = FIXED + PER_TENSOR * self.tensors + reload + reread + random;
         let kept = holding.parameters == Parameters::Kept && self.parameters > 0;
+        // Of what is as large in memory as in registers the next row takes more.
+        let wide = if self.loads_small() { 0 } else { held / 4 };
         let many = if live > 0 { (elements - MANY_ELEMENTS).max(0) } else { 0 };
         match (self.shifted, self.masked) {
             // Single elements are tested and replaced, in registers of their own.
-            (true, _) if holding.loads == Loads::Ahead && kept => FIXED_AHEAD_KEPT + random + held + held / 4,
-            (true, _) if holding.loads == Loads::Ahead => fixed - AHEAD_FEWER + held + held / 4,
+            (true, _) if holding.loads == Loads::Ahead && kept => FIXED_AHEAD_KEPT + random + held + wide,
+            (true, _) if holding.loads == Loads::Ahead => fixed - AHEAD_FEWER + held + wide,
+            (true, _) if as_in_memory.is_some() => fixed + FIXED_SHIFTED + held,
             (true, _) => fixed + FIXED_SHIFTED + held + held / 8,
             (false, true) if holding.loads == Loads::Ahead => {
                 fixed + FIXED_MASKED + MASKED_AHEAD * self.tensors + held + many
@@ -169,6 +175,17 @@ impl Model<'_> {
             (false, true) => fixed + FIXED_MASKED + held + many,
             (false, false) => fixed + held + many,
         }
+    }
+
+    /// Whether what is loaded takes twice as much where each element has a register.
+    pub(super) fn loads_small(&self) -> bool {
+        2 * self.bytes.read <= self.bytes.early
+    }
+
+    /// Whether a thread does little besides loading at odd places: no parameters are read, and elements are
+    /// loaded in few accesses.
+    pub(super) fn is_bare(&self) -> bool {
+        self.shifted && self.parameters == 0 && self.loads_small()
     }
 
     /// Whether a block can have so much shared memory beside that of reductions.
@@ -219,20 +236,32 @@ impl Model<'_> {
     }
 }
 
-/// Counts what a thread holds of a row. `packed`: elements lie in registers as in
-/// memory, which is where whole vectors are loaded.
-pub(super) fn element_bytes(scheduled: &ScheduledFusion, reduced: &BTreeSet<AxisId>, packed: bool) -> ElementBytes {
+/// How elements that were loaded lie in registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packing {
+    /// Each in a register.
+    Apart,
+    /// As in memory, and those that several stages need sometimes converted too.
+    Converted,
+    /// As in memory.
+    AsInMemory,
+}
+
+impl Packing {
+    pub(super) const ALL: [Self; 3] = [Self::Apart, Self::Converted, Self::AsInMemory];
+}
+
+/// Counts what a thread holds of a row.
+pub(super) fn element_bytes(scheduled: &ScheduledFusion, reduced: &BTreeSet<AxisId>, packing: Packing) -> ElementBytes {
     let stages = Stages::new(scheduled);
     let along = |tv: TvId, wanted: bool| scheduled.tensors[tv].indexed().any(|axis| reduced.contains(&axis) == wanted);
     let size = |tv: TvId| scheduled.tensors[tv].dtype.bytes() as i64;
     let register = |tv: TvId| size(tv).max(REGISTER_BYTES);
-    // Loaded as whole vectors, elements lie in registers as in memory until they
-    // are converted, and then sometimes twice.
-    let held = |tv: TvId, crosses: bool| match size(tv) {
-        _ if !packed => register(tv),
-        1 => 2,
-        2 if crosses => 3,
-        other => other,
+    let held = |tv: TvId, crosses: bool| match (packing, size(tv)) {
+        (Packing::Apart, _) => register(tv),
+        (Packing::Converted, 1) => 2,
+        (Packing::Converted, 2) if crosses => 3,
+        (_, size) => size,
     };
     let mut bytes = ElementBytes::default();
     // For each stage what it begins and ends with.
@@ -287,7 +316,7 @@ mod tests {
     use super::*;
     use crate::schedule::{ScheduleBuilder, scheduled_fusion};
 
-    fn bytes_of(body: &str, packed: bool) -> ElementBytes {
+    fn bytes_of(body: &str, packing: Packing) -> ElementBytes {
         let text = format!("fusion @f(%x: bf16[?, ?], %y: bf16[?, ?], %w: bf16[?]) {{\n  {body}\n}}");
         let fusion = crate::text::parse_one(&text).expect("the text is right");
         let mut builder = ScheduleBuilder::new(scheduled_fusion(&fusion).expect("it has kernels"));
@@ -296,18 +325,19 @@ mod tests {
         }
         let over = |tv| builder.state().reduced_leaves(tv);
         let reduced = builder.state().tensors.ids().flat_map(over).collect();
-        element_bytes(builder.state(), &reduced, packed)
+        element_bytes(builder.state(), &reduced, packing)
     }
 
     #[test]
     fn what_crosses_stages_is_held() {
         // What was converted of x for the sum is read again after it; y only then.
         let body = "%0 = sum %x axes(1) keepdim\n  %1 = div %x, %0\n  %2 = mul %1, %y\n  %3 = broadcast %w flags(true, false)\n  %4 = mul %2, %3\n  return %4";
-        let bytes = bytes_of(body, true);
+        let bytes = bytes_of(body, Packing::Converted);
         assert_eq!((bytes.read, bytes.early, bytes.late), (4, 6, 4));
         assert_eq!((bytes.parameters, bytes.parameters_read), (4, 2));
         // Single elements take a register each.
-        assert_eq!((bytes_of(body, false).early, bytes_of(body, false).late), (8, 4));
+        let apart = bytes_of(body, Packing::Apart);
+        assert_eq!((apart.early, apart.late), (8, 4));
     }
 
     #[test]
@@ -322,7 +352,8 @@ mod tests {
             parameters_read: 4,
             is_random: false,
         };
-        let model = Model { device: &device, bytes, shifted: false, masked: false, tensors: 4, parameters: 2 };
+        let model =
+            Model { device: &device, bytes, once: None, shifted: false, masked: false, tensors: 4, parameters: 2 };
         let holding = |turns, loads, parameters| Holding { turns, loads, parameters };
         let ahead = holding(true, Loads::Ahead, Parameters::Reread);
         assert_eq!(model.registers(ahead, 32), FIXED + 4 * PER_TENSOR + 40);
@@ -330,8 +361,13 @@ mod tests {
         assert_eq!(model.registers(kept, 32) - model.registers(ahead, 32), 64);
         // At odd places: kept, and in memory that is read element by element.
         let odd = Model { shifted: true, ..model };
-        assert_eq!(odd.registers(kept, 32), FIXED_AHEAD_KEPT + 104 + 26);
-        assert_eq!(odd.registers(ahead, 32), FIXED + 4 * PER_TENSOR - AHEAD_FEWER + 40 + 10);
+        assert_eq!(odd.registers(kept, 32), FIXED_AHEAD_KEPT + 104);
+        assert_eq!(odd.registers(ahead, 32), FIXED + 4 * PER_TENSOR - AHEAD_FEWER + 40);
+        // Rows that come once are in registers as in memory.
+        let once = Model { once: Some(ElementBytes { early: 2, ..bytes }), ..odd };
+        let early = holding(false, Loads::Early, Parameters::Reread);
+        assert_eq!(odd.registers(early, 32) - once.registers(early, 32), 24 + 3 - 16);
+        assert_eq!(odd.registers(ahead, 32), once.registers(ahead, 32));
         let masked = Model { masked: true, ..model };
         let more = FIXED_MASKED + 4 * MASKED_AHEAD;
         assert_eq!(masked.registers(ahead, 32) - model.registers(ahead, 32), more);

@@ -6,12 +6,17 @@
 //! A cost is in thousandths of the time. Its terms were fitted to the times of
 //! 12,000 kernels on an H200 (six norms and softmaxes of two types at up to 35 sizes,
 //! each scheduled in dozens of ways), of which it chooses on average one that is 2 to
-//! 3 % slower than the best. What they say:
+//! 3 % slower than the best; those of rows at odd places again to 4,700, since masks of
+//! lanes took the tests of single elements away (`results/sweeps/row_ways.csv`; 2 %).
+//! What they say:
 //!
 //! * Rows whose vectors lie at multiples of their size are held once, by blocks that
 //!   come and go; the device starts blocks faster than a block starts its next row.
-//! * At odd places vectors of parameters are another shift in each row. There blocks
-//!   take rows that are shifted alike in turn, and load the next row ahead.
+//! * At odd places vectors of parameters are another shift in each row. With several of
+//!   them blocks take rows that are shifted alike in turn, and load the next row ahead.
+//!   A single one costs less than the loop over rows would, unless rows are long.
+//! * Rows of small elements at odd places, without parameters, are best held by few threads
+//!   that hold much.
 //! * Where rows at odd places with parameters would hold twice what they load, as small
 //!   types do there, the time goes to computing: many threads that load where they need
 //!   it are faster.
@@ -36,8 +41,13 @@ const FEW_THREADS: i64 = 768;
 /// Threads of a multiprocessor that have 64 registers each.
 const MOST_CROWDED: i64 = 1024;
 
-/// Registers that a single block may lack by the model: it errs by as many.
+/// Registers that a single block may lack by the model: it errs by as many. By fewer where
+/// it loads the next row ahead, of small elements, and there are no parameters.
 const TIGHT: i64 = 8;
+const TIGHT_AHEAD: i64 = 4;
+
+/// Elements of a row beyond which it pays to load a single parameter once for many rows.
+const LONG_ROW: i64 = 8192;
 
 /// The rows that are to be held.
 pub(super) struct RowShape {
@@ -108,26 +118,26 @@ fn is_asked_for(options: &Options, holding: Holding) -> bool {
 /// The ways to give a row to threads; none if it is longer than a block can hold.
 pub(super) fn tiles(cx: &CompileCx<'_>, shape: &RowShape) -> Vec<RowTile> {
     let most_batch = (MAX_PER_THREAD / shape.vector).max(1);
-    let parts = part_of_a_warp(shape, most_batch.min(12));
+    let parts = parts_of_a_warp(shape, most_batch.min(12));
     if shape.vectors <= WARP {
         let threads = if shape.has_rows { next_power_of_two(shape.vectors) } else { WARP };
-        return parts.into_iter().chain([RowTile { threads, batch: 1 }]).collect();
+        return parts.chain([RowTile { threads, batch: 1 }]).collect();
     }
     let most = i64::from(cx.device.max_threads_per_block);
     let whole = (1..=most_batch)
         .flat_map(|batch| block_sizes(ceil_div(shape.vectors, batch)).map(move |threads| RowTile { threads, batch }))
         .filter(|tile| tile.threads <= most);
-    parts.into_iter().chain(whole).collect()
+    parts.chain(whole).collect()
 }
 
-/// The fewest threads of a warp that hold a row in so many vectors each, where rows may share warps: those at odd
-/// places, where each thread has ends of a row to test, so that fewer of them have. Without other rows a row has
-/// a whole warp. Of more than six vectors an even number, so that rows of about one size share a kernel.
-fn part_of_a_warp(shape: &RowShape, most: i64) -> Option<RowTile> {
-    let threads = [4, 8, 16].into_iter().find(|threads| shape.vectors <= threads * most)?;
-    let batch = ceil_div(shape.vectors, threads);
-    let batch = if batch > 6 { batch + batch % 2 } else { batch };
-    (shape.has_rows && shape.shifted && threads < shape.vectors).then_some(RowTile { threads, batch })
+/// The fewest threads of a warp that hold a row in so many vectors each, and twice as many, where rows may share
+/// warps: those at odd places, where each thread has ends of a row to test, so that fewer of them have. Without other
+/// rows a row has a whole warp.
+fn parts_of_a_warp(shape: &RowShape, most: i64) -> impl Iterator<Item = RowTile> {
+    let shares = shape.has_rows && shape.shifted;
+    let parts = [4, 8, 16].into_iter().filter(move |threads| shares && *threads < shape.vectors);
+    let parts = parts.map(|threads| RowTile { threads, batch: ceil_div(shape.vectors, threads) });
+    parts.filter(move |tile| tile.batch <= most).take(2)
 }
 
 /// A choice with its cost: whether it lacks registers, and thousandths of the time
@@ -154,7 +164,9 @@ fn weigh(
         return None;
     }
     let roomy = model.blocks(registers, shared, threads.threads());
-    let fitting = roomy.or_else(|| model.blocks(registers - TIGHT, shared, threads.threads()));
+    let bare = model.is_bare();
+    let tight = if bare && holding.loads == Loads::Ahead { TIGHT_AHEAD } else { TIGHT };
+    let fitting = roomy.or_else(|| model.blocks(registers - tight, shared, threads.threads()));
     // Shifted parameters are converted and masks asked for in each row: with fewer registers than this the
     // assembler does both again wherever they are used.
     let crowded = shape.shifted && model.parameters > 1;
@@ -176,9 +188,10 @@ fn weigh(
     let cost = tile_cost(cx, model, shape, tile)
         + model.idle_memory(holding, waiting, y * shape.row)
         + few_threads_cost(model, holding, blocks * threads.threads())
-        + holding_cost(model, shape, holding)
+        + holding_cost(model, shape, tile, holding)
         // A single block that does not load ahead loads nothing while it reduces.
         + if blocks == 1 && holding.loads != Loads::Ahead { 35 } else { 0 }
+        + if bare && tile.threads > 16 * WARP && holding.loads != Loads::Ahead { 30 } else { 0 }
         + if roomy.is_none() { 5 * TIGHT } else { 0 }
         + if holding.loads == Loads::Reload { registers } else { 0 };
     let lacks = fitting.is_none();
@@ -220,16 +233,17 @@ fn tile_cost(cx: &CompileCx<'_>, model: &Model<'_>, shape: &RowShape, tile: RowT
     let wanted = tuned(cx.options, "norm.per_thread", 32);
     let elements = tile.batch * shape.vector;
     let idle = (tile.threads * tile.batch - shape.vectors) * IDLE_COST / shape.vectors;
-    let more = (elements - wanted).max(0);
+    let bare = model.is_bare();
+    let more = (elements - wanted).max(0) / if bare { 2 } else { 1 };
     let fewer = (wanted / 2 - elements).max(0) * (2 + model.tensors / 2);
-    let wide = (tile.threads - 8 * WARP).max(0) / 16;
+    let wide = (tile.threads - 8 * WARP).max(0) / if bare { 8 } else { 16 };
     let narrow = (4 * WARP - tile.threads).max(0) / 5;
     idle + more + fewer + wide + narrow + oddity(tile.threads) + oddity(tile.batch)
 }
 
 /// The cost of a way to hold rows beside the loads in flight: for starting a next row
 /// in the same block, for loads that wait where they are used, and for parameters.
-fn holding_cost(model: &Model<'_>, shape: &RowShape, holding: Holding) -> i64 {
+fn holding_cost(model: &Model<'_>, shape: &RowShape, tile: RowTile, holding: Holding) -> i64 {
     let shifted_parameters = shape.shifted && model.parameters > 0;
     let turns = match (holding.turns, shape.shifted) {
         (false, _) => 0,
@@ -243,6 +257,7 @@ fn holding_cost(model: &Model<'_>, shape: &RowShape, holding: Holding) -> i64 {
         Loads::Ahead => 0,
         Loads::Late if model.holds_twice_what_it_loads() => 0,
         Loads::Late if shifted_parameters => 110,
+        Loads::Late if model.is_bare() => -5,
         Loads::Late if shape.shifted => 10,
         Loads::Late => 60,
         Loads::Reload => 400,
@@ -250,7 +265,15 @@ fn holding_cost(model: &Model<'_>, shape: &RowShape, holding: Holding) -> i64 {
     let bytes = &model.bytes;
     let each_row = holding.parameters == Parameters::Reread || !holding.turns;
     let parameters = match holding.parameters {
-        // They are at another shift in each row: an access for each element.
+        // At another shift in each row, an access for each element; but no loop, and what is in
+        // registers is as in memory.
+        _ if shape.shifted && !holding.turns && model.parameters == 1 => {
+            if shape.row > LONG_ROW {
+                50
+            } else {
+                -50
+            }
+        }
         _ if shape.shifted && each_row => 150 * model.parameters,
         Parameters::Kept => 0,
         Parameters::Reread => 10 * bytes.parameters_read / (bytes.read + bytes.written).max(1),
@@ -259,5 +282,9 @@ fn holding_cost(model: &Model<'_>, shape: &RowShape, holding: Holding) -> i64 {
         // Read from shared memory in each row.
         Parameters::Staged => 15,
     };
-    turns + loads + parameters
+    // Rows of a warp or less: their copies of parameters lie side by side, a load from them takes as long as from
+    // the cache, and there is the loop besides.
+    let ahead_of_staged = holding.parameters == Parameters::Staged && holding.loads == Loads::Ahead;
+    let copies = if ahead_of_staged && tile.threads <= WARP { 80 } else { 0 };
+    turns + loads + parameters + copies
 }

@@ -29,7 +29,7 @@ pub(super) struct Structure {
     /// Tensors that no other reads.
     pub(super) results: Vec<TvId>,
     /// What a thread holds of a row, where rows are held: elements apart, and packed.
-    pub(super) held: Option<[ElementBytes; 2]>,
+    pub(super) held: Option<[ElementBytes; 3]>,
 }
 
 impl Unscheduled {
