@@ -361,8 +361,10 @@ mod tests {
         assert_eq!(model.registers(kept, 32) - model.registers(ahead, 32), 64);
         // At odd places: kept, and in memory that is read element by element.
         let odd = Model { shifted: true, ..model };
-        assert_eq!(odd.registers(kept, 32), FIXED_AHEAD_KEPT + 104);
-        assert_eq!(odd.registers(ahead, 32), FIXED + 4 * PER_TENSOR - AHEAD_FEWER + 40);
+        assert_eq!(odd.registers(kept, 32), FIXED_AHEAD_KEPT + 104 + 26);
+        assert_eq!(odd.registers(ahead, 32), FIXED + 4 * PER_TENSOR - AHEAD_FEWER + 40 + 10);
+        let small = Model { bytes: ElementBytes { early: 4, ..bytes }, ..odd };
+        assert_eq!(small.registers(ahead, 32), FIXED + 4 * PER_TENSOR - AHEAD_FEWER + 48);
         // Rows that come once are in registers as in memory.
         let once = Model { once: Some(ElementBytes { early: 2, ..bytes }), ..odd };
         let early = holding(false, Loads::Early, Parameters::Reread);
