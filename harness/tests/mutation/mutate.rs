@@ -2,7 +2,7 @@
 //!
 //! Barriers, fences, ends of groups and waits are removed one by one, and waits leave one group more open. Each term of
 //! a condition that guards a statement, or selects a value by indices, is removed, and made to hold for one value less.
-//! Each index is moved to the next element and the one before (of a vector also by a vector). Each sum under a remainder, and each
+//! Each index is moved to the next element and to the one before, that of a vector by a whole vector. Each sum under a remainder, and each
 //! exclusive or, in an index of shared memory, which is how tiles are rotated, loses either operand.
 
 use engine::kernel::{Access, Block, Expr, ExprArena, ExprId, IndexOp, Kernel, Space, Stmt, StmtKind, print_stmt};
@@ -28,6 +28,24 @@ pub(crate) enum Change {
     Swizzle,
 }
 
+/// A part of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    /// All of it.
+    Statement,
+    /// Where it writes.
+    To,
+    /// Where it reads.
+    From,
+    /// A rotation of either index.
+    Swizzle(ExprId),
+    /// A term of a condition.
+    Condition(ExprId),
+}
+
+/// The number of a statement in preorder, and a part of it.
+pub(crate) type Site = (usize, Part);
+
 /// A kernel with one change.
 pub(crate) struct Mutant {
     pub(crate) change: Change,
@@ -39,7 +57,7 @@ pub(crate) struct Mutant {
     /// The expression that was changed, and what it became; none of a removed statement.
     pub(crate) exprs: Option<(ExprId, ExprId)>,
     /// What it is about: a statement, or a part of one. Several changes may be made to one.
-    pub(crate) site: (usize, Option<ExprId>),
+    pub(crate) site: Site,
 }
 
 /// Every mutant, in the order of the statements.
@@ -55,7 +73,7 @@ pub(crate) fn mutants(kernel: &Kernel) -> Vec<Mutant> {
             number: 0,
             done: None,
             changed: None,
-            part: None,
+            part: Part::Statement,
         };
         editor.block(&mut mutant.body);
         match editor.done {
@@ -79,7 +97,7 @@ struct Editor<'a> {
     number: usize,
     done: Option<(Change, String)>,
     changed: Option<(ExprId, ExprId)>,
-    part: Option<ExprId>,
+    part: Part,
 }
 
 impl Editor<'_> {
@@ -125,15 +143,16 @@ impl Editor<'_> {
     fn statement(&mut self, kind: &mut StmtKind, place: &Stmt) {
         match kind {
             StmtKind::Let { value, .. } | StmtKind::Shuffle { value, .. } => self.selects(value, place),
-            StmtKind::Load { from, .. } => [1, -1].into_iter().for_each(|by| self.index(from, by, place)),
+            StmtKind::Load { from, .. } => [1, -1].into_iter().for_each(|by| self.index(from, by, place, Part::From)),
             StmtKind::Store { to, value, .. } | StmtKind::Atomic { to, value, .. } => {
-                [1, -1].into_iter().for_each(|by| self.index(to, by, place));
+                [1, -1].into_iter().for_each(|by| self.index(to, by, place, Part::To));
                 self.selects(value, place);
             }
             StmtKind::Move { to, from, lanes, .. } | StmtKind::CopyAsync { to, from, lanes, .. } => {
-                for by in [1, i64::from(*lanes), -i64::from(*lanes)] {
-                    self.index(to, by, place);
-                    self.index(from, by, place);
+                let vector = i64::from(*lanes);
+                for by in [vector, -vector] {
+                    self.index(to, by, place, Part::To);
+                    self.index(from, by, place, Part::From);
                 }
             }
             StmtKind::For { body, .. } => self.block(body),
@@ -147,18 +166,18 @@ impl Editor<'_> {
         }
     }
 
-    fn index(&mut self, access: &mut Access, by: i64, place: &Stmt) {
+    fn index(&mut self, access: &mut Access, by: i64, place: &Stmt, part: Part) {
         if self.done.is_none() && self.hit(Change::Index, place) {
             let distance = self.exprs.int(by, self.exprs.dtype(access.index));
             let moved = self.exprs.add(access.index, distance);
-            self.part = Some(access.index);
+            self.part = part;
             self.change(&mut access.index, moved);
         }
-        if by == 1 && self.original.buffers[access.buffer].space == Space::Shared {
+        if by > 0 && self.original.buffers[access.buffer].space == Space::Shared {
             for (whole, part) in swizzles(self.exprs, access.index) {
                 if self.done.is_none() && self.hit(Change::Swizzle, place) {
                     let without = replace(self.exprs, access.index, whole, part, &mut BTreeMap::new());
-                    self.part = Some(whole);
+                    self.part = Part::Swizzle(whole);
                     self.change(&mut access.index, without);
                 }
             }
@@ -179,7 +198,7 @@ impl Editor<'_> {
                     let judged = replace(self.exprs, condition, leaf, new, &mut BTreeMap::new());
                     *whole = replace(self.exprs, *whole, condition, judged, &mut BTreeMap::new());
                     self.changed = Some((condition, judged));
-                    self.part = Some(leaf);
+                    self.part = Part::Condition(leaf);
                 }
             }
         }

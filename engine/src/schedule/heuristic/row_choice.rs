@@ -42,7 +42,7 @@ const FEW_THREADS: i64 = 768;
 const MOST_CROWDED: i64 = 1024;
 
 /// Registers that a single block may lack by the model: it errs by as many. By fewer where
-/// it loads the next row ahead, of small elements, and there are no parameters.
+/// it loads the next row ahead at odd places, of small elements, and there are no parameters.
 const TIGHT: i64 = 8;
 const TIGHT_AHEAD: i64 = 4;
 
@@ -181,10 +181,12 @@ fn weigh(
     };
     let waiting = blocks.min(ceil_div(row_blocks, i64::from(cx.device.sm_count)).max(1));
     // Of many blocks one more or less is little; parameters are what the assembler
-    // would load early.
+    // would load early. A cap that is too low spills, so it goes by what elements need apart.
     let most = if model.parameters > 0 { 8 } else { 4 };
-    let is_capped = row_loop.is_none() && holding.loads != Loads::Reload && blocks <= most;
-    let min_blocks = if is_capped { blocks } else { 1 };
+    let apart = Model { masked, once: None, ..*model }.registers(holding, elements);
+    let sure = model.blocks(apart, shared, threads.threads()).unwrap_or(1).min(blocks);
+    let is_capped = row_loop.is_none() && holding.loads != Loads::Reload && sure <= most;
+    let min_blocks = if is_capped { sure } else { 1 };
     let cost = tile_cost(cx, model, shape, tile)
         + model.idle_memory(holding, waiting, y * shape.row)
         + few_threads_cost(model, holding, blocks * threads.threads())

@@ -28,7 +28,7 @@ pub(super) struct Structure {
     pub(super) roots: Vec<AxisId>,
     /// Tensors that no other reads.
     pub(super) results: Vec<TvId>,
-    /// What a thread holds of a row, where rows are held: elements apart, and packed.
+    /// What a thread holds of a row, where rows are held, by how elements lie in registers.
     pub(super) held: Option<[ElementBytes; 3]>,
 }
 
