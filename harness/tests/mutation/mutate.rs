@@ -2,8 +2,8 @@
 //!
 //! Barriers, fences, ends of groups and waits are removed one by one, and waits leave one group more open. Each term of
 //! a condition that guards a statement, or selects a value by indices, is removed, and made to hold for one value less.
-//! Each index is moved to the next element and to the one before, that of a vector by a whole vector. Each sum under a remainder, and each
-//! exclusive or, in an index of shared memory, which is how tiles are rotated, loses either operand.
+//! Each index is moved to the next element and to the one before, that of a vector by a whole vector. Each sum under a
+//! remainder, and each exclusive or, in an index of shared memory, which is how tiles are rotated, loses either operand.
 
 use engine::kernel::{Access, Block, Expr, ExprArena, ExprId, IndexOp, Kernel, Space, Stmt, StmtKind, print_stmt};
 use engine::num::{BinaryOp, DType, TernaryOp};

@@ -210,14 +210,14 @@ fn model<'a>(problem: &Problem<'a>, shape: &RowShape) -> Result<Model<'a>> {
     let model = Model {
         device: problem.cx.device,
         bytes: if shape.vector > 1 && !shape.shifted { converted } else { apart },
-        once: None,
+        as_in_memory: None,
         shifted: shape.shifted,
         masked: false,
         tensors: summary.globals.len() as i64,
         parameters,
     };
-    let once = shape.shifted && parameters <= 1 && model.loads_small();
-    Ok(Model { once: once.then_some(as_in_memory), ..model })
+    let stays = shape.shifted && parameters <= 1 && model.loads_small();
+    Ok(Model { as_in_memory: stays.then_some(as_in_memory), ..model })
 }
 
 /// What a thread holds of a row of a fusion as it will be computed, by how elements lie in

@@ -122,8 +122,9 @@ impl Holding {
 pub(super) struct Model<'a> {
     pub(super) device: &'a DeviceDesc,
     pub(super) bytes: ElementBytes,
-    /// The same of rows at odd places that do not take turns, where elements lie in registers as in memory.
-    pub(super) once: Option<ElementBytes>,
+    /// The same as elements lie in memory ([`Packing::AsInMemory`]), where the assembler leaves them so: in rows of
+    /// small elements at odd places that do not take turns, with one parameter at most.
+    pub(super) as_in_memory: Option<ElementBytes>,
     /// Whether rows start at odd places.
     pub(super) shifted: bool,
     /// Whether the threads' vectors may reach over the end of the row.
@@ -137,7 +138,7 @@ pub(super) struct Model<'a> {
 impl Model<'_> {
     /// Registers of a thread that holds so many elements of a row.
     pub(super) fn registers(&self, holding: Holding, elements: i64) -> i64 {
-        let as_in_memory = self.once.as_ref().filter(|_| !holding.turns);
+        let as_in_memory = self.as_in_memory.as_ref().filter(|_| !holding.turns);
         let bytes = as_in_memory.unwrap_or(&self.bytes);
         let live = match holding.loads {
             Loads::Early => bytes.early,
@@ -147,9 +148,9 @@ impl Model<'_> {
         };
         let reload = if holding.loads == Loads::Reload { FIXED_RELOAD } else { 0 };
         let late = holding.loads == Loads::Late;
-        let once = holding.parameters == Parameters::Reread && !holding.turns;
+        let reread_once = holding.parameters == Parameters::Reread && !holding.turns;
         // At odd places single elements are on their way, one by one where they are used.
-        let reread = if late && !self.shifted || once && !late { PER_REREAD * self.parameters } else { 0 };
+        let reread = if late && !self.shifted || reread_once && !late { PER_REREAD * self.parameters } else { 0 };
         // Conversions of what does not change leave the loop over rows.
         let parameters = match holding.parameters {
             Parameters::Kept if holding.turns || self.shifted => bytes.parameters,
@@ -177,13 +178,14 @@ impl Model<'_> {
         }
     }
 
-    /// Whether what is loaded takes twice as much where each element has a register.
+    /// Whether at least twice what is loaded is live at once, as it is where elements that are smaller than a
+    /// register have one each.
     pub(super) fn loads_small(&self) -> bool {
         2 * self.bytes.read <= self.bytes.early
     }
 
-    /// Whether a thread does little besides loading at odd places: no parameters are read, and elements are
-    /// loaded in few accesses.
+    /// Whether rows at odd places hold small elements and read no parameters: a thread has few accesses for what it
+    /// holds.
     pub(super) fn is_bare(&self) -> bool {
         self.shifted && self.parameters == 0 && self.loads_small()
     }
@@ -241,7 +243,7 @@ impl Model<'_> {
 pub(super) enum Packing {
     /// Each in a register.
     Apart,
-    /// As in memory, and those that several stages need sometimes converted too.
+    /// As in memory, and those that several stages need sometimes converted too; bytes take two.
     Converted,
     /// As in memory.
     AsInMemory,
@@ -352,8 +354,15 @@ mod tests {
             parameters_read: 4,
             is_random: false,
         };
-        let model =
-            Model { device: &device, bytes, once: None, shifted: false, masked: false, tensors: 4, parameters: 2 };
+        let model = Model {
+            device: &device,
+            bytes,
+            as_in_memory: None,
+            shifted: false,
+            masked: false,
+            tensors: 4,
+            parameters: 2,
+        };
         let holding = |turns, loads, parameters| Holding { turns, loads, parameters };
         let ahead = holding(true, Loads::Ahead, Parameters::Reread);
         assert_eq!(model.registers(ahead, 32), FIXED + 4 * PER_TENSOR + 40);
@@ -366,7 +375,7 @@ mod tests {
         let small = Model { bytes: ElementBytes { early: 4, ..bytes }, ..odd };
         assert_eq!(small.registers(ahead, 32), FIXED + 4 * PER_TENSOR - AHEAD_FEWER + 48);
         // Rows that come once are in registers as in memory.
-        let once = Model { once: Some(ElementBytes { early: 2, ..bytes }), ..odd };
+        let once = Model { as_in_memory: Some(ElementBytes { early: 2, ..bytes }), ..odd };
         let early = holding(false, Loads::Early, Parameters::Reread);
         assert_eq!(odd.registers(early, 32) - once.registers(early, 32), 24 + 3 - 16);
         assert_eq!(odd.registers(ahead, 32), once.registers(ahead, 32));

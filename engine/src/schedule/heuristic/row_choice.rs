@@ -34,6 +34,9 @@ use crate::options::{CompileCx, Options};
 /// Elements of a row that one thread may hold.
 pub(super) const MAX_PER_THREAD: i64 = 64;
 
+/// Vectors that a thread may hold of a row that has only a part of a warp.
+const MOST_OF_A_PART: i64 = 12;
+
 /// Threads of a multiprocessor below which nobody computes while one waits for its
 /// own results.
 const FEW_THREADS: i64 = 768;
@@ -118,7 +121,7 @@ fn is_asked_for(options: &Options, holding: Holding) -> bool {
 /// The ways to give a row to threads; none if it is longer than a block can hold.
 pub(super) fn tiles(cx: &CompileCx<'_>, shape: &RowShape) -> Vec<RowTile> {
     let most_batch = (MAX_PER_THREAD / shape.vector).max(1);
-    let parts = parts_of_a_warp(shape, most_batch.min(12));
+    let parts = parts_of_a_warp(shape, most_batch.min(MOST_OF_A_PART));
     if shape.vectors <= WARP {
         let threads = if shape.has_rows { next_power_of_two(shape.vectors) } else { WARP };
         return parts.chain([RowTile { threads, batch: 1 }]).collect();
@@ -130,8 +133,8 @@ pub(super) fn tiles(cx: &CompileCx<'_>, shape: &RowShape) -> Vec<RowTile> {
     parts.chain(whole).collect()
 }
 
-/// The fewest threads of a warp that hold a row in so many vectors each, and twice as many, where rows may share
-/// warps: those at odd places, where each thread has ends of a row to test, so that fewer of them have. Without other
+/// The fewest threads of a warp that hold a row in so many vectors each, and twice as many of them where that is
+/// a part of a warp, too; where rows may share warps: those at odd places, where each thread has ends of a row to test, so that fewer of them have. Without other
 /// rows a row has a whole warp.
 fn parts_of_a_warp(shape: &RowShape, most: i64) -> impl Iterator<Item = RowTile> {
     let shares = shape.has_rows && shape.shifted;
@@ -183,7 +186,7 @@ fn weigh(
     // Of many blocks one more or less is little; parameters are what the assembler
     // would load early. A cap that is too low spills, so it goes by what elements need apart.
     let most = if model.parameters > 0 { 8 } else { 4 };
-    let apart = Model { masked, once: None, ..*model }.registers(holding, elements);
+    let apart = Model { masked, as_in_memory: None, ..*model }.registers(holding, elements);
     let sure = model.blocks(apart, shared, threads.threads()).unwrap_or(1).min(blocks);
     let is_capped = row_loop.is_none() && holding.loads != Loads::Reload && sure <= most;
     let min_blocks = if is_capped { sure } else { 1 };
@@ -193,6 +196,7 @@ fn weigh(
         + holding_cost(model, shape, tile, holding)
         // A single block that does not load ahead loads nothing while it reduces.
         + if blocks == 1 && holding.loads != Loads::Ahead { 35 } else { 0 }
+        // So wide a block is alone.
         + if bare && tile.threads > 16 * WARP && holding.loads != Loads::Ahead { 30 } else { 0 }
         + if roomy.is_none() { 5 * TIGHT } else { 0 }
         + if holding.loads == Loads::Reload { registers } else { 0 };
@@ -284,8 +288,7 @@ fn holding_cost(model: &Model<'_>, shape: &RowShape, tile: RowTile, holding: Hol
         // Read from shared memory in each row.
         Parameters::Staged => 15,
     };
-    // Rows of a warp or less: their copies of parameters lie side by side, a load from them takes as long as from
-    // the cache, and there is the loop besides.
+    // Measured of rows of a warp or less: they are slower with copies of parameters than without.
     let ahead_of_staged = holding.parameters == Parameters::Staged && holding.loads == Loads::Ahead;
     let copies = if ahead_of_staged && tile.threads <= WARP { 80 } else { 0 };
     turns + loads + parameters + copies
