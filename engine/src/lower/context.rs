@@ -168,11 +168,11 @@ impl<'a> Lowering<'a> {
         lanes.map_or(Ok(index), |own| self.index_within(index, own))
     }
 
-    /// `index * extent + position` of a loop that is open.
+    /// `index * extent + position` of a loop that is open, or of a part of one.
     fn index_within(&mut self, index: ExprId, own: Loop) -> Result<ExprId> {
         let extent = self.facts.constant_extent(own.axis)?;
         let extent = self.b.int(extent);
-        let position = self.leaf(own.axis)?;
+        let position = self.index_of(own.axis)?;
         let scaled = self.b.exprs().mul(index, extent);
         Ok(self.b.exprs().add(scaled, position))
     }

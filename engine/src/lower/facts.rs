@@ -121,6 +121,15 @@ impl<'a> Facts<'a> {
             .collect()
     }
 
+    /// Whether a local tensor's array runs over an axis, or over what the axis is a part of.
+    pub(super) fn is_held_along(&self, tv: TvId, axis: AxisId) -> bool {
+        let whole = match self.scheduled.axes.def(axis) {
+            Some(Xform::Split { input, .. }) => *input,
+            _ => axis,
+        };
+        self.array_loops(tv).iter().any(|own| own.axis == axis || own.axis == whole)
+    }
+
     /// The loop over lanes that lie side by side in the shared memory in which each thread has elements
     /// of its own, if there is one.
     pub(super) fn lanes_together(&self, tv: TvId) -> Option<Loop> {
@@ -276,6 +285,32 @@ impl<'a> Facts<'a> {
             };
         }
         true
+    }
+
+    /// Whether each run of `lanes` indices of an axis that begins at a multiple of them is one of another axis as well:
+    /// both are parts, from multiples of the lanes on, of one dimension, or of merges with it innermost, in whose size the lanes
+    /// go.
+    pub(super) fn runs_together(&self, part: AxisId, other: AxisId, lanes: i64) -> bool {
+        let of = self.innermost_dimension(part, lanes);
+        of.is_some() && of == self.innermost_dimension(other, lanes)
+    }
+
+    fn innermost_dimension(&self, mut part: AxisId, lanes: i64) -> Option<AxisId> {
+        loop {
+            let Some(xform) = self.scheduled.axes.def(part) else { return Some(part) };
+            part = match *xform {
+                Xform::Split { input, inner, .. } if inner == part && self.divides(lanes, part) => input,
+                Xform::Window { input, step, left, shift: None, .. } if step % lanes == 0 && left % lanes == 0 => input,
+                Xform::Merge { inner, .. } => {
+                    return self.scheduled.axes.constant_size(inner).filter(|size| size % lanes == 0).map(|_| inner);
+                }
+                _ => return None,
+            };
+        }
+    }
+
+    fn divides(&self, lanes: i64, axis: AxisId) -> bool {
+        self.scheduled.axes.constant_extent(axis).is_some_and(|extent| extent % lanes == 0)
     }
 
     /// Whether `b` is the maximum of `x` over `roots`, perhaps broadcast.

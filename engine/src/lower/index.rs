@@ -188,6 +188,14 @@ impl Lowering<'_> {
                 let merged = self.resolve(output, terms)?;
                 self.test_inside(output, merged, terms)?;
                 let divisor = self.extent(inner)?;
+                if let Some((first, part)) = self.within_parts(output, divisor, terms)? {
+                    return Ok(Bound::inside(if axis == outer {
+                        let own = self.b.exprs().div(part, divisor);
+                        self.b.exprs().add(first, own)
+                    } else {
+                        self.b.exprs().rem(part, divisor)
+                    }));
+                }
                 let index = if axis == outer {
                     self.b.exprs().div(merged.index, divisor)
                 } else {
@@ -222,6 +230,32 @@ impl Lowering<'_> {
                 Ok(Bound { index, overflows, below: cut.below || !left.sign.is_not_positive() })
             }
         }
+    }
+
+    /// Of a merged axis `a = o * step + i` whose inner dimension has `n` indices, where `n` goes in the step: `o * (step / n)` and
+    /// `i`, of which quotient and remainder by `n` are left. A small number is divided by less than all of it is.
+    fn within_parts(
+        &mut self,
+        merged: AxisId,
+        divisor: ExprId,
+        terms: &mut Vec<ExprId>,
+    ) -> Result<Option<(ExprId, ExprId)>> {
+        let (outer, inner, step) = match self.way(merged) {
+            Some(Xform::Split { outer, inner, .. }) => (outer, inner, self.scheduled.axes.constant_extent(inner)),
+            Some(Xform::Window { outer, inner, step, left: 0, shift: None, .. }) => (outer, inner, Some(step)),
+            _ => return Ok(None),
+        };
+        let (Some(step), Some(n)) = (step, self.b.exprs().as_int(divisor)) else { return Ok(None) };
+        if n < 1 || step % n != 0 {
+            return Ok(None);
+        }
+        let part = self.resolve(inner, terms)?;
+        if part.below {
+            return Ok(None);
+        }
+        let number = self.resolve(outer, terms)?.index;
+        let each = self.b.int(step / n);
+        Ok(Some((self.b.exprs().mul(number, each), part.index)))
     }
 
     /// `index + offset`, as a difference where that reads better.

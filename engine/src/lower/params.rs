@@ -14,7 +14,9 @@ impl Lowering<'_> {
         if let Some(extent) = self.extents[axis] {
             return Ok(extent);
         }
-        let extent = match self.scheduled.axes[axis].extent {
+        // What a schedule promises of a size is tested before each launch.
+        let promised = self.scheduled.axes.constant_size(axis);
+        let extent = match promised.map_or(self.scheduled.axes[axis].extent, Extent::Const) {
             Extent::Const(value) => self.b.int(value),
             Extent::Scalar(scalar) => self.scalar_index(scalar)?,
             Extent::CeilDiv(of, factor) => {

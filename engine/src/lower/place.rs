@@ -16,7 +16,7 @@ use super::facts::Facts;
 use super::tree::{Body, Load, LoopTree, Node, Step, Wide};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::Unroll;
-use crate::schedule::{Compute, Loop, Memory, ParallelType, TvId, TvOp, TvOperand};
+use crate::schedule::{AxisId, Compute, Loop, Memory, ParallelType, TvId, TvOp, TvOperand};
 use crate::util::DisjointSets;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -296,8 +296,7 @@ impl Placing<'_> {
     /// at once, which is what shared memory is to avoid. Asynchronous copies take no registers.
     fn fills_shared(&self, unit: &[TvId], own: Loop) -> bool {
         let tensors = &self.facts.scheduled.tensors;
-        let in_registers =
-            |tv: &TvId| tensors[*tv].memory == Memory::Local && self.facts.array_loops(*tv).contains(&own);
+        let in_registers = |tv: &TvId| tensors[*tv].memory == Memory::Local && self.facts.is_held_along(*tv, own.axis);
         let reads = |tv: &TvId| self.facts.scheduled.producers(*tv).iter().any(in_registers);
         unit.iter().any(|tv| tensors[*tv].memory == Memory::Shared && !tensors[*tv].is_ring())
             && !unit.iter().any(|tv| in_registers(tv) || reads(tv) || self.facts.accumulates(*tv))
@@ -329,7 +328,11 @@ impl Placing<'_> {
         let in_registers = |tv: TvId| tensors[tv].memory == Memory::Local && along(tv);
         // Lanes of a vector are neighbours in a tile along its rows, and in what a thread has of its own.
         let in_shared = |tv: TvId| match &tensors[tv].tile {
-            Some(tile) => facts.is_inner_part(own.axis, tile.axes.last()),
+            Some(tile) => {
+                let lanes = facts.scheduled.axes.constant_extent(own.axis).unwrap_or(1);
+                let together = |columns: &AxisId| facts.runs_together(own.axis, *columns, lanes);
+                facts.is_inner_part(own.axis, tile.axes.last()) || tile.axes.last().is_some_and(together)
+            }
             None => facts.lanes_together(tv) == Some(own),
         };
         match (is_vector, facts.is_global(from), facts.is_global(tv)) {
@@ -339,7 +342,10 @@ impl Placing<'_> {
             (true, false, true) if in_registers(from) => Some(Wide::Store { tv, from, firsts: Vec::new() }),
             (true, false, false) => {
                 let (shared, local) = if tensors[tv].memory == Memory::Shared { (tv, from) } else { (from, tv) };
-                (in_registers(local) && in_shared(shared)).then_some(Wide::Tile { tv, from })
+                // A part of what lies together in registers does so too.
+                let held = facts.array_loops(local).last().map(|last| last.axis);
+                let is_held = tensors[local].memory == Memory::Local && facts.is_inner_part(own.axis, held.as_ref());
+                (is_held && in_shared(shared)).then_some(Wide::Tile { tv, from })
             }
             _ => None,
         }

@@ -8,7 +8,9 @@
 use super::context::Lowering;
 use super::tree::Load;
 use crate::diag::Result;
-use crate::kernel::{Block, BufId, CacheHint, Expr, ExprId, IndexOp, MAX_ACCESS_BYTES, Origin, Stmt, StmtKind};
+use crate::kernel::{
+    Block, BufId, CacheHint, Expr, ExprId, IndexOp, MAX_ACCESS_BYTES, Origin, ParamKind, Stmt, StmtKind,
+};
 use crate::num::{BinaryOp, UnaryOp};
 use crate::schedule::{AxisId, Loop, ParallelType, TvId, Xform};
 
@@ -394,8 +396,12 @@ impl Lowering<'_> {
         }
         match self.b.exprs()[expr].expr {
             Expr::Param(param) => {
-                let fact = self.b.param(param).multiple_of;
-                if fact == 0 { MOST } else { 1 << fact.trailing_zeros().min(4) }
+                let param = self.b.param(param);
+                match (param.multiple_of, param.kind) {
+                    (0, _) => MOST,
+                    (1, ParamKind::Derived(value)) => self.multiple_of(value),
+                    (fact, _) => 1 << fact.trailing_zeros().min(4),
+                }
             }
             Expr::Index(IndexOp::Mul, a, b) => (self.multiple_of(a) * self.multiple_of(b)).min(MOST),
             Expr::Index(IndexOp::Add | IndexOp::Sub | IndexOp::Mod | IndexOp::Xor, a, b) => {

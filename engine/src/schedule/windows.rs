@@ -7,7 +7,7 @@ use crate::axes::{AxisId, ShiftId, Xform};
 use crate::diag::{Diagnostic, Result, code};
 
 /// Windows of an axis: see [`Xform::Window`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Windows {
     /// Indices from the start of one window to that of the next.
     pub step: i64,

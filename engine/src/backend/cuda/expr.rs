@@ -377,10 +377,11 @@ impl Exprs<'_> {
         }
     }
 
-    /// Index arithmetic: plain, since it has no case that C++ leaves undefined, or by a reciprocal.
+    /// Index arithmetic: plain, since it has no case that C++ leaves undefined, but for divisions by numbers: by a reciprocal.
     fn index(&mut self, op: IndexOp, a: ExprId, b: ExprId) -> PrintedExpr {
         let reciprocal = self.reciprocals.get(&self.kernel.exprs.plain(b)).cloned().map(PrintedExpr::primary);
-        let power = self.kernel.exprs.as_int(b).filter(|n| *n > 1 && n & (n - 1) == 0).map(i64::trailing_zeros);
+        let constant = self.kernel.exprs.as_int(b).filter(|n| (2..1 << 31).contains(n));
+        let power = constant.filter(|n| n & (n - 1) == 0).map(i64::trailing_zeros);
         let (a, b) = (self.text(a), self.text(b));
         match (op, &reciprocal) {
             (IndexOp::Div, Some(reciprocal)) => return PrintedExpr::call(self.lib("quotient"), &[&a, reciprocal]),
@@ -397,6 +398,16 @@ impl Exprs<'_> {
                 return PrintedExpr::new(format!("{} & {}", a.at(Prec::Prefix), (1i64 << bits) - 1), Prec::BitAnd);
             }
             _ => {}
+        }
+        if let Some(divisor) = constant {
+            let function = match op {
+                IndexOp::Div => Some("quotient_by"),
+                IndexOp::Mod => Some("remainder_by"),
+                _ => None,
+            };
+            if let Some(function) = function {
+                return PrintedExpr::call(&format!("{}<{divisor}>", self.lib(function)), &[&a]);
+            }
         }
         match op {
             IndexOp::Add => add(&a, &b),

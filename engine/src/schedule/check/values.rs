@@ -39,14 +39,14 @@ impl Check<'_> {
     }
 
     /// What a thread holds for itself: the reader runs over the same places in the launch, and has
-    /// a loop over each axis along which the value is an array.
+    /// a loop over each axis along which the value is an array, or over both of its parts.
     fn reads_own(&self, tv: TvId, from: TvId) -> Result<()> {
         let data = &self.scheduled.tensors[from];
         let reduced = self.scheduled.reduced_leaves(from);
         let own = self.loops(tv);
         for at in data.loops.iter().skip(data.inline_at).filter(|at| !reduced.contains(&at.axis)) {
             let is_missing = match at.parallel.is_loop() {
-                true => !own.iter().any(|own| own.axis == at.axis),
+                true => !own.iter().any(|own| own.axis == at.axis) && !self.is_split_among(at.axis, &own),
                 false => self.scheduled.depends(from, at.axis) && !own.contains(at),
             };
             if is_missing {
@@ -61,6 +61,19 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether an axis is split without a rest into two of some loops.
+    fn is_split_among(&self, axis: AxisId, loops: &[Loop]) -> bool {
+        let axes = &self.scheduled.axes;
+        let is_loop = |part: AxisId| loops.iter().any(|own| own.axis == part && own.parallel.is_loop());
+        axes.uses(axis).any(|xform| match *xform {
+            Xform::Split { outer, inner, .. } if is_loop(outer) && is_loop(inner) => {
+                let extents = [axis, outer, inner].map(|axis| axes.constant_extent(axis));
+                matches!(extents, [Some(all), Some(outer), Some(inner)] if all == outer * inner)
+            }
+            _ => false,
+        })
     }
 
     /// Arrays have constant lengths.

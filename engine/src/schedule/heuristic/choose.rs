@@ -7,7 +7,7 @@
 use super::structure::Unscheduled;
 use super::summary::Summary;
 use super::tile::Caching;
-use super::{Sizes, norm_inner, pointwise, reduction, runs, transpose, tuning};
+use super::{Sizes, heads, images, norm_inner, pointwise, reduction, transpose, tuning};
 use crate::diag::{Diagnostic, Result, code};
 use crate::options::CompileCx;
 use crate::schedule::{ArgClass, AxisId, ScheduleBuilder, ScheduledFusion};
@@ -57,7 +57,8 @@ pub(super) struct Heuristic {
 /// The parameters of a heuristic: plain data, of which a schedule is made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Params {
-    Runs(runs::RunsParams),
+    Images(images::ImageParams),
+    Heads(heads::HeadParams),
     Transpose(transpose::TransposeParams),
     Pointwise(pointwise::PointwiseParams),
     Reduction(reduction::ReductionParams),
@@ -103,8 +104,12 @@ pub fn schedule(unscheduled: &Unscheduled, decision: &Decision) -> Result<Planne
         builder.distrust_exact_splits();
     }
     let params_text = match params {
-        Params::Runs(params) => {
-            runs::apply(&mut builder, *caching, params)?;
+        Params::Images(params) => {
+            images::apply(&mut builder, *caching, params)?;
+            params.to_string()
+        }
+        Params::Heads(params) => {
+            heads::apply(&mut builder, *caching, params)?;
             params.to_string()
         }
         Params::Transpose(params) => {

@@ -13,13 +13,15 @@
 
 mod choose;
 mod coverage;
+mod heads;
+mod images;
 mod norm_inner;
 mod pointwise;
 mod recompute;
 mod reduction;
 mod residency;
 mod row_choice;
-mod runs;
+mod short;
 mod sizes;
 mod structure;
 mod summary;

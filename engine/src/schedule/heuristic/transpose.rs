@@ -13,17 +13,19 @@
 //! windows of the rows of the second side, from the vector on in which a part starts (`window`). So tiles
 //! overlap by a vector along either dimension, in what they read; what they write does not.
 //!
-//! Where one of the dimensions is short, or a short one lies within both, see `runs`.
+//! Where one of the dimensions is short, or a short one lies within both, see `short`.
 //!
 //! In shared memory the rows of a tile are rotated against each other, so that neither side
-//! meets itself in a bank: a thread of the first side reads a column.
+//! meets itself in a bank: a thread of the first side reads a column. Of elements of a byte it takes several
+//! columns, as far as its registers reach: then it reads its part of each row by one access and turns the block of rows and
+//! columns in registers.
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
     Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned,
 };
-use super::{coverage, runs};
+use super::{coverage, heads, images};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::MAX_ACCESS_BYTES;
 use crate::schedule::{
@@ -36,16 +38,25 @@ const TILE_BYTES: i64 = 16 << 10;
 const MAX_SHARED: i64 = 40 << 10;
 /// Threads of a block.
 const THREADS: i64 = 256;
+/// Elements that a thread reads ahead from a tile, one by one: each is a register.
+const MOST_READ: i64 = 32;
+/// Threads that a multiprocessor runs at once, and blocks at most.
+const RUNNING_THREADS: i64 = 1024;
+const MOST_BLOCKS: i64 = 16;
 /// Bytes that a thread holds of all tensors together.
 const MAX_HELD: i64 = 192;
 /// Indices of a dimension below which threads along it are not worth a tile.
 const LEAST_EXTENT: i64 = 8;
 /// Bytes of the narrowest accesses that keep up with memory.
 const WORD_BYTES: i64 = 4;
+/// Bytes that all banks of shared memory move at once.
+const BANKS_BYTES: i64 = 128;
 /// Bytes that memory moves at least.
 const SECTOR_BYTES: i64 = 32;
 /// Bytes of rows below which what windows read twice is not worth it.
 const LINE_BYTES: i64 = 128;
+/// Indices of a dimension that a tile has whole, at most.
+const MOST_WHOLE: i64 = 128;
 /// Tiles along the first dimension with which the blocks that run at once are long and thin.
 const MANY_TILES: i64 = 128;
 /// Bytes of a tensor below which nothing is gained: the second-level cache has all of it.
@@ -58,16 +69,22 @@ pub(super) const HEURISTIC: Heuristic = Heuristic {
         if !problem.summary.structure.reduced.is_empty() {
             return Err(Refusal::Pattern("the fusion has reductions".to_string()));
         }
-        if runs::plan(problem, scheduled).is_none() {
+        if of_short(problem, scheduled).is_none() {
             sides(problem, scheduled).map_err(Refusal::Pattern)?;
         }
         Ok(coverage::check(problem, scheduled)?)
     },
-    choose: |problem, scheduled| match runs::plan(problem, scheduled) {
-        Some(params) => Ok(Params::Runs(params)),
+    choose: |problem, scheduled| match of_short(problem, scheduled) {
+        Some(params) => Ok(params),
         None => Ok(Params::Transpose(params(problem, scheduled)?)),
     },
 };
+
+/// The choices for a short dimension, if there is one that asks for them.
+fn of_short(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Option<Params> {
+    let images = images::plan(problem, scheduled).map(Params::Images);
+    images.or_else(|| heads::plan(problem, scheduled).map(Params::Heads))
+}
 
 /// One of the two dimensions, and what runs along it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -100,13 +117,17 @@ pub(super) struct TransposeParams {
     staged: Vec<TvId>,
     /// Threads of a block.
     threads: i64,
+    /// Columns of a tile that a thread of the first side takes at once.
+    unit: i64,
+    /// Columns by which rows of a tile are longer than what they hold; if there are none, they are rotated.
+    padding: i64,
     /// Tiles along the second dimension that are taken before the next along the first.
     neighbours: i64,
 }
 
 impl std::fmt::Display for TransposeParams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { first, second, staged, threads, neighbours, .. } = self;
+        let Self { first, second, staged, threads, unit, neighbours, .. } = self;
         write!(
             f,
             "tile {}x{} vectors {}x{} threads {threads} staged {} neighbours {neighbours}",
@@ -116,6 +137,9 @@ impl std::fmt::Display for TransposeParams {
             second.vector,
             staged.len()
         )?;
+        if *unit > 1 {
+            write!(f, " columns {unit}")?;
+        }
         let by_row = [first, second].map(|side| side.aligned_to.is_some());
         match by_row {
             [false, false] => Ok(()),
@@ -185,13 +209,19 @@ fn vector_of(tensors: &[&GlobalTensor], axes: usize, extent: i64) -> i64 {
 /// The tensor to whose rows vectors of a word can be aligned, if those that fit all rows are less: all tensors of the
 /// side start their rows at the same places.
 fn row_reference(tensors: &[&GlobalTensor], vector: i64) -> Option<TvId> {
+    let word = WORD_BYTES / tensors.first()?.bytes;
+    let is_aligned = tensors.iter().all(|tensor| tensor.align % word.max(1) == 0);
+    alike(tensors).filter(|_| vector < word && is_aligned)
+}
+
+/// One of the tensors, if all start their rows at the same places of memory.
+pub(super) fn alike(tensors: &[&GlobalTensor]) -> Option<TvId> {
     let first = tensors.first()?;
-    let word = WORD_BYTES / first.bytes;
     let alike = |tensor: &&GlobalTensor| {
         let dense = tensors.len() == 1 || tensor.dense.iter().all(|dense| *dense);
-        tensor.bytes == first.bytes && tensor.order == first.order && tensor.align % word.max(1) == 0 && dense
+        tensor.bytes == first.bytes && tensor.order == first.order && dense
     };
-    (vector < word && tensors.iter().all(alike)).then_some(first.tv)
+    tensors.iter().all(alike).then_some(first.tv)
 }
 
 /// Chooses for the given sizes.
@@ -225,9 +255,15 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Transpos
     let plans = [aligned_to, [aligned_to[0], None], [None, None]];
     let plan = |aligned_to: &[Option<TvId>; 2]| {
         let vectors = [0, 1].map(|side| if aligned_to[side].is_some() { vectors[side] } else { fitting[side] });
+        if aligned_to[0].is_some() && aligned_to[1].is_none() {
+            let whole = Plan::of_whole_rows(area, extents[1], vectors, widest);
+            if whole.is_some() {
+                return whole.map(|plan| (plan, *aligned_to));
+            }
+        }
         Plan::new([first, second], vectors, aligned_to.map(|by| by.is_some())).map(|plan| (plan, *aligned_to))
     };
-    let Some((Plan { vectors, threads, tiles, held }, aligned_to)) = plans.iter().find_map(plan) else {
+    let Some((Plan { vectors, threads, tiles, held, padding }, aligned_to)) = plans.iter().find_map(plan) else {
         return Err(Diagnostic::bug("a tile has no threads"));
     };
     let side = |side: usize| Side {
@@ -249,6 +285,8 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Transpos
         second: side(1),
         staged: tensors[1].iter().map(|tensor| tensor.tv).collect(),
         threads,
+        unit: if aligned_to == [None, None] && is_long(0) { unit_of(vectors, tiles, threads, widest) } else { 1 },
+        padding,
         // Blocks that share sectors of what is written shall be next to each other.
         neighbours: if shared[0] {
             1
@@ -268,6 +306,8 @@ struct Plan {
     tiles: [i64; 2],
     /// Indices of which it holds values in shared memory.
     held: [i64; 2],
+    /// Columns between its rows there.
+    padding: i64,
 }
 
 impl Plan {
@@ -285,8 +325,36 @@ impl Plan {
         let held = [ceil_div(first + slack[0], staged) * staged, second];
         let tiles = [first, (second - slack[1]) / computed * computed];
         let is_worth_it = 4 * held[0] <= 5 * first && 4 * tiles[1] >= 3 * second && narrow == vectors;
-        let plan = Self { vectors: narrow, threads, tiles, held };
+        let plan = Self { vectors: narrow, threads, tiles, held, padding: 0 };
         (by_row == [false; 2] || is_worth_it).then_some(plan)
+    }
+
+    /// For rows of the second side so short that a tile has them whole, where a power of two would leave threads without
+    /// work, and with vectors of the first side that are aligned row by row: with as few rows too many as may be.
+    fn of_whole_rows(area: i64, second: i64, vectors: [i64; 2], bytes: i64) -> Option<Self> {
+        if !(WARP..=MOST_WHOLE).contains(&second)
+            || second % vectors[1] != 0
+            || 4 * next_power_of_two(second) < 5 * second
+        {
+            return None;
+        }
+        let first = power_of_two_below(5 * area / 4 / second);
+        let all = first * second / vectors[0];
+        // An odd number of words.
+        let padding = (WORD_BYTES / bytes).max(1);
+        let plans = (4..=10).map(|warps| warps * WARP).filter(|threads| all % threads == 0).filter_map(|threads| {
+            let staged = threads * vectors[1] / second;
+            let is_whole = staged > 0 && threads * vectors[1] % second == 0;
+            let held = ceil_div(first + vectors[0] - 1, staged.max(1)) * staged;
+            (is_whole && 4 * held <= 5 * first).then_some(Self {
+                vectors,
+                threads,
+                tiles: [first, second],
+                held: [held, second],
+                padding,
+            })
+        });
+        plans.min_by_key(|plan| (plan.held[0], (plan.threads - THREADS).abs()))
     }
 }
 
@@ -330,26 +398,86 @@ fn neighbours(counts: [i64; 2]) -> i64 {
     if counts[0] < MANY_TILES { 1 } else { groups.into_iter().find(few_idle).unwrap_or(1) }
 }
 
+/// Blocks of so many threads that a multiprocessor shall have at once: with a thousand threads each has 64 registers. More are
+/// addresses that are computed far ahead, and with fewer threads less is under way.
+pub(super) fn blocks_of(threads: i64) -> u32 {
+    (RUNNING_THREADS / threads).clamp(1, MOST_BLOCKS) as u32
+}
+
 /// The greatest power of two that is not above a positive number.
 pub(super) fn power_of_two_below(value: i64) -> i64 {
     1 << value.max(1).ilog2()
 }
 
-/// The loops of one side within a tile: threads along its dimension and then along the other
-/// one, the other's steps, the vector.
-fn loops_along(
-    builder: &mut ScheduleBuilder,
-    (own, vector): (AxisId, i64),
-    other: AxisId,
-    threads: i64,
-) -> Result<[Loop; 3]> {
-    let (lanes, vector) = builder.split(own, vector, true)?;
-    let extent = |builder: &ScheduleBuilder, axis| builder.state().axes.constant_extent(axis).unwrap_or(1);
-    let across = (threads / extent(builder, lanes)).clamp(1, extent(builder, other));
-    let (steps, rows) = builder.split(other, across, true)?;
-    let thread = builder.merge(rows, lanes)?;
-    let place = |axis, parallel| Loop { axis, parallel };
-    Ok([place(thread, ParallelType::Tidx), place(steps, ParallelType::Unroll), place(vector, ParallelType::Vectorize)])
+/// The columns of a tile of elements of so many bytes that a thread takes at once: as many as one access moves, and as
+/// its share of the tile has beside a vector. Elements of two bytes and more are read one by one just as well (on an H200: bytes
+/// gain a fifth, elements of two bytes lose up to a twentieth).
+fn unit_of(vectors: [i64; 2], [first, second]: [i64; 2], threads: i64, bytes: i64) -> i64 {
+    if 2 * bytes >= WORD_BYTES {
+        return 1;
+    }
+    let share = first * second / threads / vectors[0];
+    power_of_two_below(share.min(MAX_ACCESS_BYTES / bytes).min(vectors[1]))
+}
+
+/// The loops of one side within a tile.
+struct Along {
+    /// Threads along its dimension and then along the other one.
+    thread: AxisId,
+    /// The other's steps.
+    steps: AxisId,
+    /// Neighbours along the other one that a thread takes in each step, if there are several.
+    unit: Option<AxisId>,
+    /// The vector.
+    vector: AxisId,
+}
+
+impl Along {
+    fn new(
+        builder: &mut ScheduleBuilder,
+        (own, vector): (AxisId, i64),
+        (other, unit): (AxisId, i64),
+        threads: i64,
+    ) -> Result<Self> {
+        let (lanes, vector) = builder.split(own, vector, true)?;
+        let extent = |builder: &ScheduleBuilder, axis| builder.state().axes.constant_extent(axis).unwrap_or(1);
+        let (other, unit) = if unit > 1 {
+            let (units, unit) = builder.split(other, unit, true)?;
+            (units, Some(unit))
+        } else {
+            (other, None)
+        };
+        let (own, rows) = (extent(builder, lanes), extent(builder, other));
+        let across = (threads / own).clamp(1, rows);
+        if rows % across != 0 || own * across != threads && own * rows % threads == 0 {
+            // All in turn: rows are no whole steps.
+            let all = builder.merge(other, lanes)?;
+            let (steps, thread) = builder.split(all, threads, true)?;
+            return Ok(Self { thread, steps, unit, vector });
+        }
+        let (steps, rows) = builder.split(other, across, true)?;
+        let thread = builder.merge(rows, lanes)?;
+        Ok(Self { thread, steps, unit, vector })
+    }
+
+    fn outer(&self) -> [Loop; 2] {
+        let place = |axis, parallel| Loop { axis, parallel };
+        [place(self.thread, ParallelType::Tidx), place(self.steps, ParallelType::Unroll)]
+    }
+
+    /// Outer to inner, with the vector innermost.
+    fn loops(&self) -> Vec<Loop> {
+        let unit = self.unit.map(|axis| Loop { axis, parallel: ParallelType::Unroll });
+        let vector = Loop { axis: self.vector, parallel: ParallelType::Vectorize };
+        self.outer().into_iter().chain(unit).chain([vector]).collect()
+    }
+
+    /// The same for what moves the neighbours along the other dimension together.
+    fn turned(&self) -> Option<Vec<Loop>> {
+        let unit = Loop { axis: self.unit?, parallel: ParallelType::Vectorize };
+        let vector = Loop { axis: self.vector, parallel: ParallelType::Unroll };
+        Some(self.outer().into_iter().chain([vector, unit]).collect())
+    }
 }
 
 /// Applies the choices.
@@ -397,17 +525,31 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Tr
     let Some(grid) = merge_all(builder, &blocks)? else {
         return Err(Diagnostic::bug("a transposition has no blocks"));
     };
-    let computing = loops_along(builder, (first_tile, first.vector), second_tile, *threads)?;
-    let staging = loops_along(builder, (second_held, second.vector), first_held, *threads)?;
+    let computing = Along::new(builder, (first_tile, first.vector), (second_tile, params.unit), *threads)?;
+    let staging = Along::new(builder, (second_held, second.vector), (first_held, 1), *threads)?;
     builder.parallelize(grid, ParallelType::Bidx)?;
-    for own in computing {
+    for own in computing.loops() {
         builder.parallelize(own.axis, own.parallel)?;
     }
-    let order: Vec<AxisId> = std::iter::once(grid).chain(computing.iter().map(|own| own.axis)).collect();
+    let order: Vec<AxisId> = std::iter::once(grid).chain(computing.loops().iter().map(|own| own.axis)).collect();
     builder.propagate(&order)?;
 
     let grid = Loop { axis: grid, parallel: ParallelType::Bidx };
-    let own_loops: Vec<Loop> = std::iter::once(grid).chain(staging).collect();
+    let in_grid = |loops: Vec<Loop>| -> Vec<Loop> { std::iter::once(grid).chain(loops).collect() };
+    let own_loops = in_grid(staging.loops());
+    let (computed, turned) = (in_grid(computing.loops()), computing.turned().map(in_grid));
+    // Rows that are a word longer take vectors word by word.
+    let (padded, words) = if params.padding > 0 {
+        let (step, width) = (second.tile, second.tile + params.padding);
+        let columns = builder.window(second_axis, second_block, Windows { step, width, left: 0, aligned: None })?;
+        let (words, word) = builder.split(staging.vector, params.padding, true)?;
+        let place = |axis, parallel| Loop { axis, parallel };
+        let words = [place(words, ParallelType::Unroll), place(word, ParallelType::Vectorize)];
+        (Some(columns), in_grid(staging.outer().into_iter().chain(words).collect()))
+    } else {
+        (None, Vec::new())
+    };
+    builder.min_blocks(blocks_of(*threads))?;
     let mut keep: Vec<(TvId, usize)> = Vec::new();
     for tensor in staged {
         let is_output = matches!(builder.state().tensors[*tensor].io, Some(Io::Output(_)));
@@ -423,22 +565,41 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Tr
             builder.set_loops(tv, &own_loops)?;
         }
         builder.set_memory(tile, Memory::Shared)?;
-        let bytes = builder.state().tensors[tile].dtype.bytes() as i64;
-        builder.alloc(tile, tile_of(first_held, second_held, params, bytes))?;
+        if let Some(columns) = padded {
+            builder.set_loops(tile, &words)?;
+            builder.alloc(tile, Tile { axes: vec![first_held, columns], columns: Columns::InOrder })?;
+        } else {
+            let bytes = builder.state().tensors[tile].dtype.bytes() as i64;
+            builder.alloc(tile, tile_of(first_held, second_held, params, bytes))?;
+        }
         keep.push((registers, 2));
+        match (is_output, &turned) {
+            (true, Some(turned)) => {
+                builder.set_loops(tile, turned)?;
+                keep.extend(builder.state().producers(tile).into_iter().map(|value| (value, 3)));
+            }
+            // All that a thread reads: what it tests before it writes would else come before each read, one after the other.
+            (false, _) if params.unit > 1 || first.tile * second.tile / threads <= MOST_READ => {
+                let block = builder.cache_after(tile)?;
+                builder.set_loops(block, turned.as_ref().unwrap_or(&computed))?;
+                keep.push((block, 2));
+            }
+            _ => {}
+        }
     }
     keep.extend(caches.into_iter().map(|cache| (cache, 2)));
-    keep.extend(keep_for_stores(builder, computing[2].axis));
-    keep.extend(keep_for_stores(builder, staging[2].axis));
+    keep.extend(keep_for_stores(builder, computing.vector));
+    keep.extend(keep_for_stores(builder, staging.vector));
     builder.inline_most(&keep)
 }
 
-/// The tile of a tensor: a row for each index of the first side. Threads of the first side
-/// read `lanes` rows apart by its vector and `32 / lanes` neighbours in each; rotated by as many
-/// elements, at least a bank, they meet in none.
+/// The tile of a tensor: a row for each index of the first side. Of the threads of the first side that read together, which
+/// is all of a warp or as many as fill the banks, some read `lanes` rows apart by its vector and the others neighbours in
+/// each; rotated by as many elements, at least a bank, they meet in none.
 fn tile_of(first: AxisId, second: AxisId, params: &TransposeParams, bytes: i64) -> Tile {
     let lanes = (params.first.tile / params.first.vector).min(WARP);
-    let by = params.second.vector.max(4 / bytes.min(4)).max(WARP / lanes);
+    let together = (BANKS_BYTES / (params.unit * bytes.min(4))).min(WARP);
+    let by = params.second.vector.max(4 / bytes.min(4)).max(params.unit * (together / lanes).max(1));
     let by = if by < params.second.held { by } else { 0 };
     Tile { axes: vec![first, second], columns: Columns::Rotated { by, every: params.first.vector } }
 }

@@ -51,6 +51,9 @@ inline double __longlong_as_double(long long x) { return bits_of<double>(x); }
 inline long long __double_as_longlong(double x) { return bits_of<long long>(x); }
 
 // High words of products.
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return (unsigned long long)((unsigned __int128)a * b >> 64);
+}
 inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
 
 // Exact functions.
