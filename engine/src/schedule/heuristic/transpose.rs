@@ -480,22 +480,29 @@ impl Along {
     }
 }
 
-/// Applies the choices.
-pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &TransposeParams) -> Result<()> {
-    let TransposeParams { others, first, second, staged, threads, .. } = params;
-    let caches = cache_inputs(builder, caching)?;
-    let [first_axis, second_axis] = [first, second].map(|side| &side.roots);
-    let (Some(first_axis), Some(second_axis)) = (merge_all(builder, first_axis)?, merge_all(builder, second_axis)?)
-    else {
-        return Err(Diagnostic::bug("a side of a transposition has no dimension"));
-    };
+/// How axes are divided: into blocks and threads of either side.
+struct Layout {
+    /// What of either dimension lies in shared memory.
+    held: [AxisId; 2],
+    grid: AxisId,
+    computing: Along,
+    staging: Along,
+    /// Columns of tiles whose rows are a word longer, and the loops that fill them word by word.
+    padded: Option<(AxisId, Vec<Loop>)>,
+}
+
+/// Divides the dimensions.
+fn lay_out(builder: &mut ScheduleBuilder, params: &TransposeParams) -> Result<Layout> {
+    let TransposeParams { others, first, second, threads, .. } = params;
+    let missing = || Diagnostic::bug("a side of a transposition has no dimension");
+    let first_axis = merge_all(builder, &first.roots)?.ok_or_else(missing)?;
+    let second_axis = merge_all(builder, &second.roots)?.ok_or_else(missing)?;
     let laid_out = match first.aligned_to {
         Some(reference) => builder.align(first_axis, first.vector, reference, None)?,
         None => first_axis,
     };
     let (first_block, first_tile) = builder.split(laid_out, first.tile, first.exact)?;
     let (second_block, second_tile) = builder.split(second_axis, second.tile, second.exact)?;
-    // What of either dimension lies in shared memory.
     let first_held = match first.held > first.tile {
         true => {
             let windows = Windows { step: first.tile, width: first.held, left: first.vector - 1, aligned: None };
@@ -506,11 +513,8 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Tr
     let second_held = match second.aligned_to {
         Some(reference) => {
             let aligned = Some((second.vector, reference));
-            builder.window(
-                second_axis,
-                second_block,
-                Windows { step: second.tile, width: second.held, left: 0, aligned },
-            )?
+            let windows = Windows { step: second.tile, width: second.held, left: 0, aligned };
+            builder.window(second_axis, second_block, windows)?
         }
         None => second_tile,
     };
@@ -522,75 +526,90 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Tr
     };
     let others = merge_all(builder, others)?;
     let blocks: Vec<AxisId> = others.into_iter().chain(blocks).collect();
-    let Some(grid) = merge_all(builder, &blocks)? else {
-        return Err(Diagnostic::bug("a transposition has no blocks"));
-    };
+    let grid = merge_all(builder, &blocks)?.ok_or_else(missing)?;
     let computing = Along::new(builder, (first_tile, first.vector), (second_tile, params.unit), *threads)?;
     let staging = Along::new(builder, (second_held, second.vector), (first_held, 1), *threads)?;
-    builder.parallelize(grid, ParallelType::Bidx)?;
-    for own in computing.loops() {
-        builder.parallelize(own.axis, own.parallel)?;
-    }
-    let order: Vec<AxisId> = std::iter::once(grid).chain(computing.loops().iter().map(|own| own.axis)).collect();
-    builder.propagate(&order)?;
-
-    let grid = Loop { axis: grid, parallel: ParallelType::Bidx };
-    let in_grid = |loops: Vec<Loop>| -> Vec<Loop> { std::iter::once(grid).chain(loops).collect() };
-    let own_loops = in_grid(staging.loops());
-    let (computed, turned) = (in_grid(computing.loops()), computing.turned().map(in_grid));
-    // Rows that are a word longer take vectors word by word.
-    let (padded, words) = if params.padding > 0 {
+    let padded = if params.padding > 0 {
         let (step, width) = (second.tile, second.tile + params.padding);
         let columns = builder.window(second_axis, second_block, Windows { step, width, left: 0, aligned: None })?;
         let (words, word) = builder.split(staging.vector, params.padding, true)?;
         let place = |axis, parallel| Loop { axis, parallel };
         let words = [place(words, ParallelType::Unroll), place(word, ParallelType::Vectorize)];
-        (Some(columns), in_grid(staging.outer().into_iter().chain(words).collect()))
+        Some((columns, staging.outer().into_iter().chain(words).collect()))
     } else {
-        (None, Vec::new())
+        None
     };
-    builder.min_blocks(blocks_of(*threads))?;
+    Ok(Layout { held: [first_held, second_held], grid, computing, staging, padded })
+}
+
+/// Applies the choices.
+pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &TransposeParams) -> Result<()> {
+    let caches = cache_inputs(builder, caching)?;
+    let layout = lay_out(builder, params)?;
+    let grid = Loop { axis: layout.grid, parallel: ParallelType::Bidx };
+    let computed: Vec<Loop> = std::iter::once(grid).chain(layout.computing.loops()).collect();
+    for own in &computed {
+        builder.parallelize(own.axis, own.parallel)?;
+    }
+    builder.propagate(&computed.iter().map(|own| own.axis).collect::<Vec<_>>())?;
+    builder.min_blocks(blocks_of(params.threads))?;
     let mut keep: Vec<(TvId, usize)> = Vec::new();
-    for tensor in staged {
-        let is_output = matches!(builder.state().tensors[*tensor].io, Some(Io::Output(_)));
-        // In registers, in the loops of its side; between these and all others the tile.
-        let (tile, registers) = if is_output {
-            let tile = builder.cache_before(*tensor)?;
-            (tile, builder.cache_after(tile)?)
-        } else {
-            let registers = builder.state().consumers(*tensor)[0];
-            (builder.cache_after(registers)?, registers)
-        };
-        for tv in [registers, if is_output { *tensor } else { tile }] {
-            builder.set_loops(tv, &own_loops)?;
-        }
-        builder.set_memory(tile, Memory::Shared)?;
-        if let Some(columns) = padded {
-            builder.set_loops(tile, &words)?;
-            builder.alloc(tile, Tile { axes: vec![first_held, columns], columns: Columns::InOrder })?;
-        } else {
-            let bytes = builder.state().tensors[tile].dtype.bytes() as i64;
-            builder.alloc(tile, tile_of(first_held, second_held, params, bytes))?;
-        }
-        keep.push((registers, 2));
-        match (is_output, &turned) {
-            (true, Some(turned)) => {
-                builder.set_loops(tile, turned)?;
-                keep.extend(builder.state().producers(tile).into_iter().map(|value| (value, 3)));
-            }
-            // All that a thread reads: what it tests before it writes would else come before each read, one after the other.
-            (false, _) if params.unit > 1 || first.tile * second.tile / threads <= MOST_READ => {
-                let block = builder.cache_after(tile)?;
-                builder.set_loops(block, turned.as_ref().unwrap_or(&computed))?;
-                keep.push((block, 2));
-            }
-            _ => {}
-        }
+    for tensor in &params.staged {
+        pass_through_tile(builder, params, &layout, *tensor, &mut keep)?;
     }
     keep.extend(caches.into_iter().map(|cache| (cache, 2)));
-    keep.extend(keep_for_stores(builder, computing.vector));
-    keep.extend(keep_for_stores(builder, staging.vector));
+    keep.extend(keep_for_stores(builder, layout.computing.vector));
+    keep.extend(keep_for_stores(builder, layout.staging.vector));
     builder.inline_most(&keep)
+}
+
+/// Puts a tile between a tensor of the second side, or its registers in the loops of that side, and all others.
+fn pass_through_tile(
+    builder: &mut ScheduleBuilder,
+    params: &TransposeParams,
+    layout: &Layout,
+    tensor: TvId,
+    keep: &mut Vec<(TvId, usize)>,
+) -> Result<()> {
+    let grid = Loop { axis: layout.grid, parallel: ParallelType::Bidx };
+    let in_grid = |loops: Vec<Loop>| -> Vec<Loop> { std::iter::once(grid).chain(loops).collect() };
+    let turned = layout.computing.turned().map(in_grid);
+    let is_output = matches!(builder.state().tensors[tensor].io, Some(Io::Output(_)));
+    let (tile, registers) = if is_output {
+        let tile = builder.cache_before(tensor)?;
+        (tile, builder.cache_after(tile)?)
+    } else {
+        let registers = builder.state().consumers(tensor)[0];
+        (builder.cache_after(registers)?, registers)
+    };
+    let own_loops = in_grid(layout.staging.loops());
+    for tv in [registers, if is_output { tensor } else { tile }] {
+        builder.set_loops(tv, &own_loops)?;
+    }
+    builder.set_memory(tile, Memory::Shared)?;
+    let [first, second] = layout.held;
+    if let Some((columns, words)) = &layout.padded {
+        builder.set_loops(tile, &in_grid(words.clone()))?;
+        builder.alloc(tile, Tile { axes: vec![first, *columns], columns: Columns::InOrder })?;
+    } else {
+        let bytes = builder.state().tensors[tile].dtype.bytes() as i64;
+        builder.alloc(tile, tile_of(first, second, params, bytes))?;
+    }
+    keep.push((registers, 2));
+    match (is_output, &turned) {
+        (true, Some(turned)) => {
+            builder.set_loops(tile, turned)?;
+            keep.extend(builder.state().producers(tile).into_iter().map(|value| (value, 3)));
+        }
+        // All that a thread reads: what it tests before it writes would else come before each read, one after the other.
+        (false, _) if params.unit > 1 || params.first.tile * params.second.tile / params.threads <= MOST_READ => {
+            let block = builder.cache_after(tile)?;
+            builder.set_loops(block, &turned.unwrap_or_else(|| in_grid(layout.computing.loops())))?;
+            keep.push((block, 2));
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// The tile of a tensor: a row for each index of the first side. Of the threads of the first side that read together, which
