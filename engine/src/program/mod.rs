@@ -8,6 +8,7 @@
 //! * `steps` is what a program is made of, `build` makes it;
 //! * `arena` places values that live between steps in one allocation, by when they
 //!   are alive;
+//! * `moved` makes kernels of copies that would take many calls;
 //! * `random` says which arguments the offsets of random numbers come from;
 //! * `results` says whose memory the caller's results are in;
 //! * `scalars` says whether another value of a scalar needs another program.
@@ -23,6 +24,7 @@
 
 mod arena;
 mod build;
+mod moved;
 mod random;
 mod results;
 mod scalars;

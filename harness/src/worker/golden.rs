@@ -5,7 +5,7 @@ use crate::case::{Case, Golden};
 use crate::outcome::Bless;
 use engine::compile::Plan;
 use engine::kernel::{self, Kernel};
-use engine::program::Program;
+use engine::program::{Launch, Program};
 use engine::schedule::scheduled_tensors;
 use engine::text;
 
@@ -39,8 +39,13 @@ pub(super) fn of_kernels(program: &Program, text: impl Fn(&Plan) -> String) -> S
         return text(&launch.plan);
     }
     let kernels =
-        program.launches().map(|launch| format!(";; segment {}\n{}\n", launch.segment, text(&launch.plan).trim_end()));
+        program.launches().map(|launch| format!(";; {}\n{}\n", of_launch(launch), text(&launch.plan).trim_end()));
     kernels.collect()
+}
+
+/// What a kernel does in a program of several.
+fn of_launch(launch: &Launch) -> String {
+    launch.segment.map_or_else(|| "copy".to_string(), |segment| format!("segment {segment}"))
 }
 
 /// Heuristic, its parameters, and the steps.

@@ -132,7 +132,8 @@ fn unit_of(e: i64, bytes: i64) -> i64 {
 /// reason for the limits: heads of 14 gain half at two bytes and two thirds at four, and lost a quarter at one byte when
 /// each element was moved by itself.
 fn is_short(e: i64, bytes: i64) -> bool {
-    let is_odd = e & (e - 1) != 0 || e * bytes < MAX_ACCESS_BYTES;
+    // A power of two is moved by whole accesses, one of which shares its sector with others.
+    let is_odd = e & (e - 1) != 0 || e * bytes <= MAX_ACCESS_BYTES;
     // Beside those, what fits no whole accesses: units count as elements of a word.
     let unit = if e * bytes % MAX_ACCESS_BYTES == 0 { 1 } else { unit_of(e, bytes) };
     let moved = unit * bytes;

@@ -1,0 +1,109 @@
+//! Copies of many short rows, which kernels make.
+//!
+//! A device copies rows of bytes, some of them in one call. Elements that lie apart on either side would take a call for each
+//! column, so such a copy becomes the kernel of another fusion, which moves integers as large as the elements. There are none of
+//! 16 bytes: these are pairs. What kernels compute with needs no such help: its copies are segments of kernels from the start.
+//!
+//! In: a program. Out: the same with launches instead of those copies. Nothing else of it changes.
+
+use super::steps::{self, Copy, Launch, Program, Step, Storage};
+use crate::compile::BoundFusion;
+use crate::diag::Result;
+use crate::fusion::{self, Fusion};
+use crate::num::DType;
+use crate::tensor::{ArgMeta, TensorMeta, copy_rows};
+use crate::text;
+
+/// Bytes below which copies cost little anyway.
+const LEAST_BYTES: u64 = 64 << 10;
+/// Copies that a device is asked for one by one, at most.
+const MOST_CALLS: usize = 16;
+/// Bytes of a row that is worth a copy.
+const LEAST_ROW: u64 = 512;
+/// Bytes to which memory of the program and its results are aligned, and the largest alignment that counts.
+const ALIGN: u64 = 16;
+
+impl Program {
+    /// Makes kernels of copies that would take many calls, for arguments of such alignments. `kernel` is asked for that of
+    /// each; where there is none, the copy stays.
+    pub fn with_moves(
+        mut self,
+        alignments: &[u32],
+        kernel: &dyn Fn(&BoundFusion<'_>) -> Result<Option<Launch>>,
+    ) -> Result<Self> {
+        for step in 0..self.steps.len() {
+            let Step::Copy(copy) = &self.steps[step] else { continue };
+            let Some((fusion, meta)) = self.as_fusion(copy)? else { continue };
+            let (root, offset) = steps::root(&self.values, copy.from);
+            let aligned = match self.values[root].storage {
+                Storage::Input(position) => alignments.get(position as usize).map_or(1, |align| u64::from(*align)),
+                Storage::Output(_) | Storage::Arena { .. } | Storage::AliasOf { .. } => ALIGN,
+            };
+            let alignment = 1 << (aligned | offset | ALIGN).trailing_zeros();
+            let args = [ArgMeta::Tensor(meta)];
+            let bindings = fusion::bind(&fusion, &args)?;
+            let bound = BoundFusion { fusion: &fusion, bindings: &bindings, args: &args, alignments: &[alignment] };
+            let Some(found) = kernel(&bound)? else { continue };
+            let (inputs, outputs, frees) = (vec![Some(copy.from)], vec![copy.to], copy.frees.clone());
+            self.steps[step] = Step::Launch(Launch { segment: None, inputs, outputs, frees, ..found });
+        }
+        Ok(self)
+    }
+
+    /// A copy as a fusion, with what it reads as that sees it; none if it takes few calls, or no kernel writes so.
+    fn as_fusion(&self, copy: &Copy) -> Result<Option<(Fusion, TensorMeta)>> {
+        let [from, to] = [copy.from, copy.to].map(|value| &self.values[value].meta);
+        let is_own = matches!(self.values[copy.to].storage, Storage::Output(_) | Storage::Arena { .. });
+        let bytes = from.dtype.bytes() as u64;
+        let elements = from.sizes.iter().fold(1u64, |n, size| n.saturating_mul(size.unsigned_abs()));
+        let is_known = from.strides.iter().all(|stride| *stride >= 0) && !from.dtype.in_kernels();
+        if !is_own || !is_known || elements.saturating_mul(bytes) < LEAST_BYTES {
+            return Ok(None);
+        }
+        let rows = copy_rows(from, to);
+        let is_scattered = rows.len() > MOST_CALLS || rows.iter().any(|row| row.rows > 1 && row.bytes < LEAST_ROW);
+        let (Some(ranks), true) = (dense_ranks(to), is_scattered) else { return Ok(None) };
+        let (integer, pair) = match bytes {
+            1 => (DType::I8, None),
+            2 => (DType::I16, None),
+            4 => (DType::I32, None),
+            8 => (DType::I64, None),
+            16 => (DType::I64, Some(2)),
+            _ => return Ok(None),
+        };
+        let parts = pair.unwrap_or(1);
+        let dims = from.sizes.iter().map(|_| "?".to_string()).chain(pair.map(|n| n.to_string()));
+        let order = ranks.iter().map(|rank| rank + usize::from(pair.is_some())).chain(pair.map(|_| 0));
+        let list = |parts: Vec<String>| parts.join(", ");
+        let source = format!(
+            "fusion @Move(%x: {}[{}]) {{\n  %0 = stride_order %x order({})\n  return %0\n}}\n",
+            integer.name(),
+            list(dims.collect()),
+            list(order.map(|rank| rank.to_string()).collect()),
+        );
+        let meta = TensorMeta {
+            dtype: integer,
+            sizes: from.sizes.iter().copied().chain(pair).collect(),
+            strides: from.strides.iter().map(|stride| stride * parts).chain(pair.map(|_| 1)).collect(),
+        };
+        // A pair may be one dimension too many.
+        Ok(text::parse_one(&source).ok().map(|fusion| (fusion, meta)))
+    }
+}
+
+/// The place of each axis among the strides, the smallest first, of a layout without gaps.
+fn dense_ranks(meta: &TensorMeta) -> Option<Vec<usize>> {
+    let mut axes: Vec<usize> = (0..meta.sizes.len()).rev().collect();
+    // Of an axis with one element the stride says nothing: it stays where it is.
+    axes.sort_by_key(|axis| if meta.sizes[*axis] > 1 { meta.strides[*axis] } else { 0 });
+    let mut expected = 1;
+    let mut ranks = vec![0; axes.len()];
+    for (rank, axis) in axes.into_iter().enumerate() {
+        if meta.sizes[axis] > 1 && meta.strides[axis] != expected {
+            return None;
+        }
+        expected *= meta.sizes[axis];
+        ranks[axis] = rank;
+    }
+    Some(ranks)
+}
