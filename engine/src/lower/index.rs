@@ -232,8 +232,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Of a merged axis `a = o * step + i` whose inner dimension has `n` indices, where `n` goes in the step: `o * (step / n)` and
-    /// `i`, of which quotient and remainder by `n` are left. A small number is divided by less than all of it is.
+    /// Of a merged axis `a = o * step + i` whose inner dimension has `n` indices, where `n` divides `step`: `o * (step / n)` and `i`.
+    /// Then only `i` is divided by `n`, a smaller number than `a`.
     fn within_parts(
         &mut self,
         merged: AxisId,

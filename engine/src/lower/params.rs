@@ -14,7 +14,7 @@ impl Lowering<'_> {
         if let Some(extent) = self.extents[axis] {
             return Ok(extent);
         }
-        // What a schedule promises of a size is tested before each launch.
+        // What a schedule promises of a size holds for those that it was chosen for, and is tested where it was written by hand.
         let promised = self.scheduled.axes.constant_size(axis);
         let extent = match promised.map_or(self.scheduled.axes[axis].extent, Extent::Const) {
             Extent::Const(value) => self.b.int(value),

@@ -394,7 +394,8 @@ impl Lowering<'_> {
         if let Some(value) = self.b.exprs().as_int(expr) {
             return if value == 0 { MOST } else { 1 << value.trailing_zeros().min(4) };
         }
-        match self.b.exprs()[expr].expr {
+        let node = self.b.exprs()[expr].expr;
+        match node {
             Expr::Param(param) => {
                 let param = self.b.param(param);
                 match (param.multiple_of, param.kind) {
@@ -407,7 +408,8 @@ impl Lowering<'_> {
             Expr::Index(IndexOp::Add | IndexOp::Sub | IndexOp::Mod | IndexOp::Xor, a, b) => {
                 self.multiple_of(a).min(self.multiple_of(b))
             }
-            Expr::Cast(a) | Expr::AsIndex(a) => self.multiple_of(a),
+            Expr::AsIndex(a) => self.multiple_of(a),
+            Expr::Cast(a) if [a, expr].map(|id| self.b.exprs().dtype(id).is_int()) == [true; 2] => self.multiple_of(a),
             _ => 1,
         }
     }

@@ -1,14 +1,15 @@
 //! Copies of many short rows, which kernels make.
 //!
 //! A device copies rows of bytes, some of them in one call. Elements that lie apart on either side would take a call for each
-//! column, so such a copy becomes the kernel of another fusion, which moves integers as large as the elements. There are none of
-//! 16 bytes: these are pairs. What kernels compute with needs no such help: its copies are segments of kernels from the start.
+//! column, so such a copy becomes the kernel of another fusion, which moves integers as large as the elements. Kernels have none of
+//! 2 and of 16 bytes: these are pairs. What kernels compute with needs no such help: its copies are segments of kernels from the
+//! start. So that other fusion, all of whose types kernels have, has no such copies itself, and this ends.
 //!
 //! In: a program. Out: the same with launches instead of those copies. Nothing else of it changes.
 
 use super::steps::{self, Copy, Launch, Program, Step, Storage};
 use crate::compile::BoundFusion;
-use crate::diag::Result;
+use crate::diag::{DiagnosticKind, Result};
 use crate::fusion::{self, Fusion};
 use crate::num::DType;
 use crate::tensor::{ArgMeta, TensorMeta, copy_rows};
@@ -43,7 +44,12 @@ impl Program {
             let args = [ArgMeta::Tensor(meta)];
             let bindings = fusion::bind(&fusion, &args)?;
             let bound = BoundFusion { fusion: &fusion, bindings: &bindings, args: &args, alignments: &[alignment] };
-            let Some(found) = kernel(&bound)? else { continue };
+            let found = match kernel(&bound) {
+                Ok(Some(found)) => found,
+                Ok(None) => continue,
+                Err(error) if error.kind == DiagnosticKind::Unsupported => continue,
+                Err(error) => return Err(error),
+            };
             let (inputs, outputs, frees) = (vec![Some(copy.from)], vec![copy.to], copy.frees.clone());
             self.steps[step] = Step::Launch(Launch { segment: None, inputs, outputs, frees, ..found });
         }
@@ -56,21 +62,24 @@ impl Program {
         let is_own = matches!(self.values[copy.to].storage, Storage::Output(_) | Storage::Arena { .. });
         let bytes = from.dtype.bytes() as u64;
         let elements = from.sizes.iter().fold(1u64, |n, size| n.saturating_mul(size.unsigned_abs()));
-        let is_known = from.strides.iter().all(|stride| *stride >= 0) && !from.dtype.in_kernels();
-        if !is_own || !is_known || elements.saturating_mul(bytes) < LEAST_BYTES {
+        let is_upward = from.strides.iter().all(|stride| *stride >= 0);
+        if !is_own || !is_upward || from.dtype.in_kernels() || elements.saturating_mul(bytes) < LEAST_BYTES {
             return Ok(None);
         }
+        let Some(ranks) = dense_ranks(to) else { return Ok(None) };
         let rows = copy_rows(from, to);
-        let is_scattered = rows.len() > MOST_CALLS || rows.iter().any(|row| row.rows > 1 && row.bytes < LEAST_ROW);
-        let (Some(ranks), true) = (dense_ranks(to), is_scattered) else { return Ok(None) };
+        if rows.len() <= MOST_CALLS && rows.iter().all(|row| row.rows <= 1 || row.bytes >= LEAST_ROW) {
+            return Ok(None);
+        }
         let (integer, pair) = match bytes {
             1 => (DType::I8, None),
-            2 => (DType::I16, None),
+            2 => (DType::I8, Some(2)),
             4 => (DType::I32, None),
             8 => (DType::I64, None),
             16 => (DType::I64, Some(2)),
             _ => return Ok(None),
         };
+        debug_assert!(integer.in_kernels(), "a move of {integer} would need one itself");
         let parts = pair.unwrap_or(1);
         let dims = from.sizes.iter().map(|_| "?".to_string()).chain(pair.map(|n| n.to_string()));
         let order = ranks.iter().map(|rank| rank + usize::from(pair.is_some())).chain(pair.map(|_| 0));

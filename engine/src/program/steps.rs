@@ -236,7 +236,7 @@ impl Program {
                 Ok(result) => done.push(result),
                 Err(error) => errors.push(match launch.segment {
                     Some(segment) => error.note(self.segments.place(segment)),
-                    None => error.note("of a copy between other types than kernels have"),
+                    None => error.note("of a copy of a type that no kernel has"),
                 }),
             }
         }

@@ -327,31 +327,31 @@ fn text_of_formulas() {
     check_text(
         &samples::formulas(),
         expect![[r#"
-            extern "C" __global__ void __launch_bounds__(64, 1) formulas(
-                const int n,
-                const float scale,
-                const float* __restrict__ float_1,
-                float* __restrict__ y
-            ) {
-              const int thread_x = threadIdx.x;
-              const int block_x = blockIdx.x;
-              #pragma unroll 1
-              for (int j = 0; j < 10; ++j) {
-                const int i0 = remainder_by<7>(quotient_by<3>(block_x * 10 + j)) * n - (thread_x - j);
-                if (i0 >= 3 && i0 < n) {
-                  const float v = float_1[i0];
-                  const int i1 = block_x * n + thread_x;
-                  const float w = float_1[i1];
-                  const float v0 = v * v;
-                  const float v1 = ((((v - (-(-v0) - w)) / v0 * scale + w) * scale + w) * scale + w) * scale;
-                  const float v2 = ((((((v1 + w) * scale + w) * scale + w) * scale + w) * scale + w) * scale + w) * scale;
-                  const float v3 = ((((((v2 + w) * scale + w) * scale + w) * scale + w) * scale + w) * scale + w) * scale;
-                  const float v4 = ((((v3 + w) * scale + w) * scale + w) * scale + w) * scale + w;
-                  y[i1] = v4 > scale ? v4 : -inf_f32;
-                }
-              }
+        extern "C" __global__ void __launch_bounds__(64, 1) formulas(
+            const int n,
+            const float scale,
+            const float* __restrict__ float_1,
+            float* __restrict__ y
+        ) {
+          const int thread_x = threadIdx.x;
+          const int block_x = blockIdx.x;
+          #pragma unroll 1
+          for (int j = 0; j < 10; ++j) {
+            const int i0 = remainder_by<7>(quotient_by<3>(block_x * 10 + j)) * n - (thread_x - j);
+            if (i0 >= 3 && i0 < n) {
+              const float v = float_1[i0];
+              const int i1 = block_x * n + thread_x;
+              const float w = float_1[i1];
+              const float v0 = v * v;
+              const float v1 = ((((v - (-(-v0) - w)) / v0 * scale + w) * scale + w) * scale + w) * scale;
+              const float v2 = ((((((v1 + w) * scale + w) * scale + w) * scale + w) * scale + w) * scale + w) * scale;
+              const float v3 = ((((((v2 + w) * scale + w) * scale + w) * scale + w) * scale + w) * scale + w) * scale;
+              const float v4 = ((((v3 + w) * scale + w) * scale + w) * scale + w) * scale + w;
+              y[i1] = v4 > scale ? v4 : -inf_f32;
             }
-        "#]],
+          }
+        }
+    "#]],
     );
 }
 

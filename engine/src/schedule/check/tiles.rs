@@ -178,8 +178,9 @@ impl Check<'_> {
     fn within_part(&self, derivation: &Derivation, a: AxisId, o: AxisId, step: i64) -> Option<[i64; 2]> {
         let axes = &self.scheduled.axes;
         let all = [0, step - 1];
-        if axes.constant_extent(o) == Some(1) && axes.constant_size(a)? <= step {
-            return (!self.leaves_size(derivation, a)).then_some(all);
+        let is_one_part = axes.constant_extent(o) == Some(1) && axes.constant_size(a).is_some_and(|size| size <= step);
+        if is_one_part && !self.leaves_size(derivation, a) {
+            return Some(all);
         }
         match derivation.source(a) {
             Source::Backward(xform) => match axes[xform] {
@@ -197,7 +198,9 @@ impl Check<'_> {
                 Xform::Merge { outer, inner, output } if outer == a => {
                     let n = axes.constant_size(inner)?;
                     let [low, high] = self.within_part(derivation, output, o, step.checked_mul(n)?)?;
-                    Some([low.div_euclid(n), high.div_euclid(n)])
+                    // A quotient of what is negative is any number, unless it is a shift.
+                    let has_quotient = low >= 0 || n & (n - 1) == 0;
+                    has_quotient.then_some([low.div_euclid(n), high.div_euclid(n)])
                 }
                 _ => None,
             },

@@ -188,15 +188,15 @@ __device__ inline int quotient(int n, long long reciprocal) {
 //@ remainder_of : quotient
 __device__ inline int remainder_of(int n, int d, long long reciprocal) { return n - quotient(n, reciprocal) * d; }
 //@ reciprocal_of :
-// ceil(log2 d), and floor(2^(bits + that) / d) + 1: a multiplier for numerators of so many bits.
-__host__ __device__ constexpr unsigned log_of(unsigned d) {
+// ceil(log2 d), and floor(2^(bits + that) / d) + 1: a multiplier for numerators of so many bits (kernel/reciprocals.rs proves it).
+__host__ __device__ constexpr unsigned ceil_log2(unsigned d) {
   unsigned log = 0;
   while ((1ull << log) < d) ++log;
   return log;
 }
 __host__ __device__ constexpr unsigned long long reciprocal_of(unsigned d, unsigned bits) {
   unsigned long long quotient = 0, rest = 1;
-  for (unsigned bit = 0; bit < bits + log_of(d); ++bit) {
+  for (unsigned bit = 0; bit < bits + ceil_log2(d); ++bit) {
     rest *= 2;
     quotient = quotient * 2 + rest / d;
     rest %= d;
@@ -204,16 +204,16 @@ __host__ __device__ constexpr unsigned long long reciprocal_of(unsigned d, unsig
   return quotient + 1;
 }
 //@ quotient_by : reciprocal_of
-// n / d for n that is not negative. Divisions of numbers that are known to be small, the compiler of CUDA 13.0 does in
+// n / d for n that is not negative, else any number. Divisions of numbers that are known to be small, the compiler of CUDA 13.0 does in
 // 8 or 16 bits, and moves constants out of remainders in addresses as if these could not wrap: (i + 4) % 7 * 6 became
 // i % 7 * 6 + 24 with a first part that was negative. It does so with no product.
 template <unsigned d> __device__ inline int quotient_by(int n) {
   constexpr unsigned long long multiplier = reciprocal_of(d, 31);
-  return (int)((unsigned)(((unsigned long long)((unsigned)n << 1) * multiplier) >> 32) >> log_of(d));
+  return (int)((unsigned)(((unsigned long long)((unsigned)n << 1) * multiplier) >> 32) >> ceil_log2(d));
 }
 template <unsigned d> __device__ inline long long quotient_by(long long n) {
   constexpr unsigned long long multiplier = reciprocal_of(d, 63);
-  return (long long)(__umul64hi((unsigned long long)n << 1, multiplier) >> log_of(d));
+  return (long long)(__umul64hi((unsigned long long)n << 1, multiplier) >> ceil_log2(d));
 }
 //@ remainder_by : quotient_by
 template <unsigned d, class T> __device__ inline T remainder_by(T n) { return n - quotient_by<d>(n) * (T)d; }
