@@ -46,7 +46,7 @@ impl Check<'_> {
         let own = self.loops(tv);
         for at in data.loops.iter().skip(data.inline_at).filter(|at| !reduced.contains(&at.axis)) {
             let is_missing = match at.parallel.is_loop() {
-                true => !own.iter().any(|own| own.axis == at.axis) && !self.is_split_among(at.axis, &own),
+                true => !own.iter().any(|own| own.axis == at.axis) && !self.is_split_among(at.axis, own),
                 false => self.scheduled.depends(from, at.axis) && !own.contains(at),
             };
             if is_missing {

@@ -57,9 +57,9 @@ pub(super) struct Heuristic {
 /// The parameters of a heuristic: plain data, of which a schedule is made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Params {
-    Images(images::ImageParams),
+    Images(Box<images::ImageParams>),
     Heads(heads::HeadParams),
-    Transpose(transpose::TransposeParams),
+    Transpose(Box<transpose::TransposeParams>),
     Pointwise(pointwise::PointwiseParams),
     Reduction(reduction::ReductionParams),
     InnerPersistent(norm_inner::NormParams),

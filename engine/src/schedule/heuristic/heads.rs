@@ -82,18 +82,16 @@ pub(super) fn plan(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Option
     let staging = [1, 0].into_iter().find(|at| sides[*at].reads())?;
     let area = (TILE_BYTES / widest).min(MAX_SHARED / sides[staging].bytes_of_all()).min(MOST_HELD * THREADS);
     let extents = sides.each_ref().map(|side| found.extents[side.long]);
-    // All of a dimension where that is few, else powers of two, which more numbers of threads divide; accesses of a word, else
-    // pairs of bytes.
+    // All of a dimension where that is few, else powers of two, which more numbers of threads divide.
     let tiles = [WARP, 1].map(|few| tile_sizes(e, widest, area, extents, few));
-    let narrow = [WORD_BYTES, WORD_BYTES / 2].into_iter().flat_map(|least| tiles.map(|tiles| (least, tiles)));
-    narrow.into_iter().find_map(|(least, tiles)| {
+    tiles.into_iter().find_map(|tiles| {
         // Elements of a tile, by which both sides count their steps.
         let elements = tiles[0] * tiles[1] * e;
         let vectors = [0, 1].map(|at| vector_of(&found, at, tiles[at], elements));
         let steps = vectors.map(|vector| elements / vector);
         let is_whole = |threads: &i64| steps.iter().all(|steps| steps % threads == 0);
         let threads = (1..=THREADS / WARP).rev().map(|warps| warps * WARP).find(is_whole)?;
-        let is_wide = |at: usize| vectors[at] * sides[at].bytes() >= least.max(sides[at].bytes() + 1).min(WORD_BYTES);
+        let is_wide = |at: usize| vectors[at] * sides[at].bytes() >= WORD_BYTES;
         let is_large = elements > 2 * area || steps[0].max(steps[1]) / threads > MOST_STEPS;
         if is_large || !is_wide(0) || !is_wide(1) {
             return None;

@@ -76,13 +76,13 @@ pub(super) const HEURISTIC: Heuristic = Heuristic {
     },
     choose: |problem, scheduled| match of_short(problem, scheduled) {
         Some(params) => Ok(params),
-        None => Ok(Params::Transpose(params(problem, scheduled)?)),
+        None => Ok(Params::Transpose(Box::new(params(problem, scheduled)?))),
     },
 };
 
 /// The choices for a short dimension, if there is one that asks for them.
 fn of_short(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Option<Params> {
-    let images = images::plan(problem, scheduled).map(Params::Images);
+    let images = images::plan(problem, scheduled).map(|params| Params::Images(Box::new(params)));
     images.or_else(|| heads::plan(problem, scheduled).map(Params::Heads))
 }
 
