@@ -10,6 +10,7 @@
 typedef __SIZE_TYPE__ size_t;
 
 #define __device__
+#define __host__
 #define __shared__ static
 #define __forceinline__ inline
 #define __launch_bounds__(...)
