@@ -5,28 +5,23 @@
 //! neighbours at once as divide `r`; everything is computed by threads along the runs of the other side.
 
 use super::choose::Problem;
+use super::shared_tile::{
+    LEAST_BYTES, MAX_SHARED, THREADS, TILE_BYTES, WORD_BYTES, bind_loops, blocks_of, pass_input, widths,
+};
 use super::short::{Axes, Short, parts};
-use super::tile::{Caching, WARP, cache_inputs, ceil_div, keep_for_stores, merge_all, next_power_of_two, tuned};
-use super::transpose::{LEAST_BYTES, blocks_of, power_of_two_below};
+use super::tile::{
+    Caching, WARP, cache_inputs, ceil_div, keep_for_stores, merge_all, next_power_of_two, power_of_two_below, tuned,
+};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::MAX_ACCESS_BYTES;
-use crate::schedule::{
-    AxisId, Columns, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId, Windows,
-};
+use crate::schedule::{AxisId, Columns, Loop, ParallelType, ScheduleBuilder, Tile, TvId, Windows};
 
-/// Bytes of a tile of one tensor, and of all tiles of a block.
-const TILE_BYTES: i64 = 16 << 10;
-const MAX_SHARED: i64 = 40 << 10;
-/// Threads of a block, at most.
-const THREADS: i64 = 256;
 /// Elements that a thread holds, at most: narrow ones take a register each.
 const MOST_HELD: i64 = 32;
 /// Bytes of the short dimension, at most: longer runs are whole lines for the most part.
 const MOST_RUN_BYTES: i64 = 160;
 /// Bytes of a part of a run with which memory is content.
 const PART_BYTES: i64 = 512;
-/// Bytes of the narrowest accesses that keep up with memory.
-const WORD_BYTES: i64 = 4;
 /// Elements between rows of a tile, at least.
 const MIN_PADDING: i64 = 2;
 /// Vectors of a thread, at most: each is an access that is under way.
@@ -68,9 +63,8 @@ impl std::fmt::Display for HeadParams {
     }
 }
 
-/// Chooses for the given sizes; none where the fusion has no such pattern, or gains nothing by it.
-pub(super) fn plan(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Option<HeadParams> {
-    let found = Short::find(problem, scheduled)?;
+/// Chooses for the given sizes; none where the fusion has another pattern, or gains nothing by this one.
+pub(super) fn plan(problem: &Problem<'_>, found: &Short<'_>) -> Option<HeadParams> {
     let sides = &found.sides;
     let e = found.extent();
     let widest = sides[0].bytes().max(sides[1].bytes());
@@ -87,7 +81,7 @@ pub(super) fn plan(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Option
     tiles.into_iter().find_map(|tiles| {
         // Elements of a tile, by which both sides count their steps.
         let elements = tiles[0] * tiles[1] * e;
-        let vectors = [0, 1].map(|at| vector_of(&found, at, tiles[at], elements));
+        let vectors = [0, 1].map(|at| vector_of(found, at, tiles[at], elements));
         let steps = vectors.map(|vector| elements / vector);
         let is_whole = |threads: &i64| steps.iter().all(|steps| steps % threads == 0);
         let threads = (1..=THREADS / WARP).rev().map(|warps| warps * WARP).find(is_whole)?;
@@ -118,8 +112,7 @@ fn vector_of(found: &Short<'_>, at: usize, tile: i64, elements: i64) -> i64 {
         let whole = tile * e % vector == 0 && found.extents[side.long] * e % vector == 0;
         whole && elements % (vector * WARP) == 0 && side.tensors.iter().all(|t| t.rows_aligned(vector, run))
     };
-    let halves = std::iter::successors(Some(MAX_ACCESS_BYTES / side.bytes()), |vector| Some(vector / 2));
-    halves.take_while(|vector| *vector > 1).find(|vector| fits(*vector)).unwrap_or(1)
+    widths(side.bytes()).find(|vector| fits(*vector)).unwrap_or(1)
 }
 
 /// How many neighbours a word has room for, if they divide the short dimension.
@@ -174,14 +167,8 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &He
     let grid = merge_all(builder, &blocks)?.ok_or_else(missing)?;
     let along = computed.loops(builder, computing.vector, *threads)?;
     let across = read.loops(builder, staging.vector, *threads)?;
-    builder.parallelize(grid, ParallelType::Bidx)?;
-    for own in along {
-        builder.parallelize(own.axis, own.parallel)?;
-    }
-    let order: Vec<AxisId> = std::iter::once(grid).chain(along.iter().map(|own| own.axis)).collect();
-    builder.propagate(&order)?;
+    let grid = bind_loops(builder, grid, &along)?;
     builder.min_blocks(blocks_of(*threads))?;
-    let grid = Loop { axis: grid, parallel: ParallelType::Bidx };
     let their_loops: Vec<Loop> = std::iter::once(grid).chain(across).collect();
     // Neighbours that go to the tile at once, where a vector has several times as many.
     let units = if *unit > 1 && *unit < staging.vector {
@@ -196,20 +183,12 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &He
     let step = computing.tile * e;
     let padded = Windows { step, width: step + computing.vector.max(MIN_PADDING), left: 0, aligned: None };
     let tile_run = builder.window(whole, block, padded)?;
-    let mut keep: Vec<(TvId, usize)> = Vec::new();
-    for tensor in staged {
-        // From memory to registers and the tile along the one side, from there to registers along the other.
-        let registers = builder.state().consumers(*tensor)[0];
-        let tile = builder.cache_after(registers)?;
-        let held = builder.cache_after(tile)?;
-        builder.set_loops(registers, &their_loops)?;
-        builder.set_loops(tile, units.as_ref().map_or(their_loops.as_slice(), |units| units))?;
-        builder.set_memory(tile, Memory::Shared)?;
-        builder.alloc(tile, Tile { axes: vec![rows, tile_run], columns: Columns::InOrder })?;
-        keep.extend([(registers, 2), (held, 2)]);
+    let filling = units.as_ref().map_or(their_loops.as_slice(), |units| units);
+    let mut keep: Vec<(TvId, usize)> = caches.into_iter().map(|cache| (cache, 2)).collect();
+    for input in staged {
+        let tile = Tile { axes: vec![rows, tile_run], columns: Columns::InOrder };
+        keep.push((pass_input(builder, *input, [&their_loops, filling], tile)?, 2));
     }
-    let unstaged: Vec<TvId> = caches.into_iter().filter(|cache| !keep.iter().any(|(tv, _)| tv == cache)).collect();
-    keep.extend(unstaged.into_iter().map(|cache| (cache, 2)));
     keep.extend(keep_for_stores(builder, along[2].axis));
     builder.inline_most(&keep)
 }

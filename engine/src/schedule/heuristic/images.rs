@@ -10,27 +10,21 @@
 //! window from the multiple of a vector before that.
 
 use super::choose::Problem;
-use super::short::{Axes, Short, gcd, parts};
-use super::tile::{Caching, WARP, cache_inputs, ceil_div, keep_for_stores, merge_all, next_power_of_two, tuned};
-use super::transpose::{LEAST_BYTES, alike, power_of_two_below};
-use crate::diag::{Diagnostic, Result};
-use crate::kernel::MAX_ACCESS_BYTES;
-use crate::schedule::{
-    AxisId, Columns, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId, Windows,
+use super::shared_tile::{
+    BANKS_BYTES, LEAST_BYTES, MAX_SHARED, THREADS, TILE_BYTES, WORD_BYTES, alike, bind_loops, pass_input, widths,
 };
+use super::short::{Axes, Short, ShortSide, parts};
+use super::tile::{
+    Caching, WARP, cache_inputs, ceil_div, keep_for_stores, merge_all, next_power_of_two, power_of_two_below, tuned,
+};
+use crate::diag::{Diagnostic, Result};
+use crate::kernel::{MAX_ACCESS_BYTES, gcd};
+use crate::schedule::{AxisId, Columns, Loop, ScheduleBuilder, Tile, TvId, Windows};
 
-/// Bytes of a tile of one tensor, and of all tiles of a block.
-const TILE_BYTES: i64 = 16 << 10;
-const MAX_SHARED: i64 = 40 << 10;
-/// Threads of a block, at most, and those with which a multiprocessor has several blocks.
+/// Threads of a block, at most.
 const MOST_THREADS: i64 = 512;
-const THREADS: i64 = 256;
 /// Bytes of the short dimension, at most.
 const MOST_BYTES: i64 = 160;
-/// Bytes of the narrowest accesses that keep up with memory.
-const WORD_BYTES: i64 = 4;
-/// Bytes that all banks of shared memory move at once.
-const BANKS_BYTES: i64 = 128;
 /// Ways in which accesses of a warp meet in a bank that cost nothing yet, and those with which there is no gain.
 const FEW_CONFLICTS: i64 = 2;
 const MOST_CONFLICTS: i64 = 4;
@@ -75,14 +69,13 @@ impl std::fmt::Display for ImageParams {
     }
 }
 
-/// Chooses for the given sizes; none where the fusion has no such pattern, or gains nothing by it.
-pub(super) fn plan(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Option<ImageParams> {
-    let found = Short::find(problem, scheduled)?;
-    if found.sides[0].long != found.sides[1].long {
+/// Chooses for the given sizes; none where the fusion has another pattern, or gains nothing by this one.
+pub(super) fn plan(problem: &Problem<'_>, found: &Short<'_>) -> Option<ImageParams> {
+    let [flat, plain] = &found.sides;
+    if flat.long != plain.long {
         return None;
     }
-    let (e, j) = (found.extent(), found.extents[found.sides[0].long]);
-    let [flat, plain] = &found.sides;
+    let (e, j) = (found.extent(), found.extents[flat.long]);
     let widest = flat.bytes().max(plain.bytes());
     let is_large = found.least_bytes() >= tuned(problem.cx.options, "transpose.least_bytes", LEAST_BYTES);
     // A power of two of whole vectors is as well a side of a plain tile.
@@ -91,21 +84,15 @@ pub(super) fn plan(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Option
         return None;
     }
     // Results are computed where they are written.
-    let computes_flat = plain.reads();
-    let staging = if computes_flat { plain } else { flat };
-    if !staging.reads() {
-        return None;
-    }
+    let staging = [plain, flat].into_iter().find(|side| side.reads())?;
     let area = (TILE_BYTES / widest).min(MAX_SHARED / staging.bytes_of_all());
-    tiles_of(e, j, area).find_map(|tile| plan_for(problem, &found, tile))
+    tiles_of(e, j, area).find_map(|tile| plan_for(problem, found, staging, tile))
 }
 
 /// The same for tiles of so many indices of the long dimension.
-fn plan_for(problem: &Problem<'_>, found: &Short<'_>, tile: i64) -> Option<ImageParams> {
+fn plan_for(problem: &Problem<'_>, found: &Short<'_>, staging: &ShortSide<'_>, tile: i64) -> Option<ImageParams> {
     let [flat, plain] = &found.sides;
-    let e = found.extent();
-    let computes_flat = plain.reads();
-    let staging = if computes_flat { plain } else { flat };
+    let (e, computes_flat) = (found.extent(), plain.reads());
     let (plain_vector, aligned_to) = plain_vector(found, tile)?;
     let back = if aligned_to.is_some() { (plain_vector - 1) * e } else { 0 };
     let (flat_vector, shifted) = flat_vector(found, tile * e, back)?;
@@ -138,12 +125,6 @@ fn tiles_of(e: i64, j: i64, area: i64) -> impl Iterator<Item = i64> {
         .map(move |tile| tile.min(next_power_of_two(j)))
 }
 
-/// Widths of vectors of elements of so many bytes, down to a word.
-fn widths(bytes: i64) -> impl Iterator<Item = i64> {
-    let halves = std::iter::successors(Some(MAX_ACCESS_BYTES / bytes), |vector| Some(vector / 2));
-    halves.take_while(move |vector| *vector >= 1 && vector * bytes >= WORD_BYTES)
-}
-
 /// The vector of plain runs: the widest with few conflicts, else the least of those that keep up, else a word that is
 /// aligned row by row, to a tensor.
 fn plain_vector(found: &Short<'_>, tile: i64) -> Option<(i64, Option<TvId>)> {
@@ -153,7 +134,8 @@ fn plain_vector(found: &Short<'_>, tile: i64) -> Option<(i64, Option<TvId>)> {
     let is_quick =
         |vector: i64, most: i64| tile % vector == 0 && conflicts(vector * e, bytes.max(flat.bytes())) <= most;
     let fits = |vector: i64| j % vector == 0 && plain.tensors.iter().all(|tensor| tensor.rows_aligned(vector, axes));
-    let fitting = |most: i64| widths(bytes).find(|vector| is_quick(*vector, most) && fits(*vector));
+    let words = |vector: &i64| vector * bytes >= WORD_BYTES;
+    let fitting = |most: i64| widths(bytes).take_while(words).find(|vector| is_quick(*vector, most) && fits(*vector));
     if let Some(vector) = fitting(FEW_CONFLICTS).or_else(|| fitting(MOST_CONFLICTS)) {
         // Loads of pairs that go to the tile one by one are slower than a plain tile.
         let is_slow = plain.reads() && bytes < WORD_BYTES && vector <= 2;
@@ -174,7 +156,8 @@ fn flat_vector(found: &Short<'_>, elements: i64, back: i64) -> Option<(i64, Opti
         let is_whole = extent % vector == 0 && back % vector == 0;
         is_whole && flat.tensors.iter().all(|tensor| tensor.rows_aligned(vector, axes))
     };
-    let whole = || widths(flat.bytes()).filter(|vector| elements % vector == 0);
+    let is_whole = |vector: &i64| vector * flat.bytes() >= WORD_BYTES && elements % vector == 0;
+    let whole = || widths(flat.bytes()).filter(is_whole);
     let fitting = whole().find(|vector| fits(*vector));
     if fitting.is_some_and(|vector| vector * flat.bytes() == MAX_ACCESS_BYTES) {
         return fitting.map(|vector| (vector, None));
@@ -238,29 +221,13 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Im
     let flat_loops = Axes { run: flat, rows: None }.loops(builder, *flat_vector, *threads)?;
     let plain_loops = Axes { run: plain, rows: Some(short_part) }.loops(builder, *plain_vector, *threads)?;
     let (computing, staging) = if params.computes_flat { (flat_loops, plain_loops) } else { (plain_loops, flat_loops) };
-    builder.parallelize(grid, ParallelType::Bidx)?;
-    for own in computing {
-        builder.parallelize(own.axis, own.parallel)?;
-    }
-    let order: Vec<AxisId> = std::iter::once(grid).chain(computing.iter().map(|own| own.axis)).collect();
-    builder.propagate(&order)?;
-    let grid = Loop { axis: grid, parallel: ParallelType::Bidx };
+    let grid = bind_loops(builder, grid, &computing)?;
     let their_loops: Vec<Loop> = std::iter::once(grid).chain(staging).collect();
-    let mut keep: Vec<(TvId, usize)> = Vec::new();
-    for tensor in &params.staged {
-        // From memory to registers and the tile along the one side, from there to registers along the other.
-        let registers = builder.state().consumers(*tensor)[0];
-        let shared = builder.cache_after(registers)?;
-        let held = builder.cache_after(shared)?;
-        for tv in [registers, shared] {
-            builder.set_loops(tv, &their_loops)?;
-        }
-        builder.set_memory(shared, Memory::Shared)?;
-        builder.alloc(shared, Tile { axes: vec![flat], columns: Columns::InOrder })?;
-        keep.extend([(registers, 2), (held, 3)]);
+    let mut keep: Vec<(TvId, usize)> = caches.into_iter().map(|cache| (cache, 2)).collect();
+    for input in &params.staged {
+        let tile = Tile { axes: vec![flat], columns: Columns::InOrder };
+        keep.push((pass_input(builder, *input, [&their_loops, &their_loops], tile)?, 3));
     }
-    let unstaged: Vec<TvId> = caches.into_iter().filter(|cache| !keep.iter().any(|(tv, _)| tv == cache)).collect();
-    keep.extend(unstaged.into_iter().map(|cache| (cache, 2)));
     keep.extend(keep_for_stores(builder, computing[2].axis));
     builder.inline_most(&keep)
 }

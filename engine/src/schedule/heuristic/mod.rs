@@ -21,6 +21,7 @@ mod recompute;
 mod reduction;
 mod residency;
 mod row_choice;
+mod shared_tile;
 mod short;
 mod sizes;
 mod structure;

@@ -8,6 +8,7 @@
 //! In: the summary of a fusion. Out: the pattern with the most bytes, of which `images` and `heads` make kernels.
 
 use super::choose::Problem;
+use super::shared_tile::{extent_of, others};
 use super::summary::GlobalTensor;
 use super::tile::collapse;
 use crate::diag::Result;
@@ -63,9 +64,7 @@ impl<'a> Short<'a> {
             return None;
         }
         let groups = collapse(summary, &summary.largest(|_| true)?.order);
-        let of_root = |root: &AxisId| problem.sizes.extent(scheduled, *root);
-        let extent = |group: &Vec<AxisId>| group.iter().fold(1i64, |n, root| n.saturating_mul(of_root(root)));
-        let extents: Vec<i64> = groups.iter().map(extent).collect();
+        let extents: Vec<i64> = groups.iter().map(|group| extent_of(problem, scheduled, group)).collect();
         let walks: Vec<(&GlobalTensor, Vec<usize>)> =
             summary.globals.iter().map(|tensor| (tensor, walk(tensor, &groups))).collect();
         let patterns = patterns(&walks, &groups, &extents);
@@ -91,14 +90,7 @@ impl<'a> Short<'a> {
 
     /// The dimensions that are in neither side, slowest first.
     pub(super) fn others(&self, problem: &Problem<'_>) -> Vec<AxisId> {
-        let taken = [self.short, self.sides[0].long, self.sides[1].long];
-        let used: Vec<AxisId> = taken.iter().flat_map(|at| self.groups[*at].iter().copied()).collect();
-        let stray =
-            problem.summary.structure.roots.iter().filter(|root| !self.groups.iter().flatten().any(|own| own == *root));
-        let mut others: Vec<AxisId> = self.groups.concat();
-        others.extend(stray);
-        others.retain(|root| !used.contains(root));
-        others
+        others(problem, &self.groups, &[self.short, self.sides[0].long, self.sides[1].long])
     }
 }
 
@@ -177,8 +169,4 @@ impl Axes {
 /// Whole parts of an axis: windows that lie side by side.
 pub(super) fn parts(step: i64) -> Windows {
     Windows { step, width: step, left: 0, aligned: None }
-}
-
-pub(super) fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }

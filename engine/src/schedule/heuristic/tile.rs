@@ -72,6 +72,11 @@ pub(super) fn next_power_of_two(value: i64) -> i64 {
     (value.max(1) as u64).next_power_of_two() as i64
 }
 
+/// The greatest power of two that is not above a positive number.
+pub(super) fn power_of_two_below(value: i64) -> i64 {
+    1 << value.max(1).ilog2()
+}
+
 /// A parameter, unless the caller's options set it; its range was checked.
 pub(super) fn tuned(options: &Options, name: &str, value: i64) -> i64 {
     options.tuning.get(name).copied().unwrap_or(value)

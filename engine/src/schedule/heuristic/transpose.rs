@@ -21,9 +21,15 @@
 //! columns in registers.
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
+use super::shared_tile::{
+    BANKS_BYTES, LEAST_BYTES, MAX_SHARED, THREADS, TILE_BYTES, WORD_BYTES, alike, bind_loops, blocks_of, extent_of,
+    others, widths,
+};
+use super::short::Short;
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
-    Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned,
+    Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, power_of_two_below,
+    tuned,
 };
 use super::{coverage, heads, images};
 use crate::diag::{Diagnostic, Result};
@@ -32,25 +38,12 @@ use crate::schedule::{
     AxisId, Columns, Io, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId, Windows,
 };
 
-/// Bytes of a tile of one tensor.
-const TILE_BYTES: i64 = 16 << 10;
-/// Bytes of all tiles of a block.
-const MAX_SHARED: i64 = 40 << 10;
-/// Threads of a block.
-const THREADS: i64 = 256;
 /// Elements that a thread reads ahead from a tile, one by one: each is a register.
 const MOST_READ: i64 = 32;
-/// Threads that a multiprocessor runs at once, and blocks at most.
-const RUNNING_THREADS: i64 = 1024;
-const MOST_BLOCKS: i64 = 16;
 /// Bytes that a thread holds of all tensors together.
 const MAX_HELD: i64 = 192;
 /// Indices of a dimension below which threads along it are not worth a tile.
 const LEAST_EXTENT: i64 = 8;
-/// Bytes of the narrowest accesses that keep up with memory.
-const WORD_BYTES: i64 = 4;
-/// Bytes that all banks of shared memory move at once.
-const BANKS_BYTES: i64 = 128;
 /// Bytes that memory moves at least.
 const SECTOR_BYTES: i64 = 32;
 /// Bytes of rows below which what windows read twice is not worth it.
@@ -59,8 +52,6 @@ const LINE_BYTES: i64 = 128;
 const MOST_WHOLE: i64 = 128;
 /// Tiles along the first dimension with which the blocks that run at once are long and thin.
 const MANY_TILES: i64 = 128;
-/// Bytes of a tensor below which nothing is gained: the second-level cache has all of it.
-pub(super) const LEAST_BYTES: i64 = 32 << 10;
 
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
@@ -82,8 +73,9 @@ pub(super) const HEURISTIC: Heuristic = Heuristic {
 
 /// The choices for a short dimension, if there is one that asks for them.
 fn of_short(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Option<Params> {
-    let images = images::plan(problem, scheduled).map(|params| Params::Images(Box::new(params)));
-    images.or_else(|| heads::plan(problem, scheduled).map(Params::Heads))
+    let found = Short::find(problem, scheduled)?;
+    let images = images::plan(problem, &found).map(|params| Params::Images(Box::new(params)));
+    images.or_else(|| heads::plan(problem, &found).map(Params::Heads))
 }
 
 /// One of the two dimensions, and what runs along it.
@@ -183,8 +175,7 @@ fn sides<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion) -> Result<Sides
             !tensors.is_empty() && total(tensors) >= tuned(options, "transpose.least_bytes", LEAST_BYTES)
         })
         .ok_or("no large tensors run along two different dimensions")?;
-    let extent =
-        |at: usize| groups[at].iter().fold(1i64, |n, root| n.saturating_mul(problem.sizes.extent(scheduled, *root)));
+    let extent = |at: usize| extent_of(problem, scheduled, &groups[at]);
     if extent(own).min(extent(other)) < tuned(options, "transpose.least_extent", LEAST_EXTENT) {
         return Err(format!("a dimension of {} is too short for tiles", extent(own).min(extent(other))));
     }
@@ -199,11 +190,8 @@ fn sides<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion) -> Result<Sides
 /// The widest vector at which the rows of all tensors of a side start, of their largest type.
 fn vector_of(tensors: &[&GlobalTensor], axes: usize, extent: i64) -> i64 {
     let bytes = tensors.iter().map(|tensor| tensor.bytes).max().unwrap_or(1);
-    let mut vector = (MAX_ACCESS_BYTES / bytes).max(1);
-    while vector > 1 && (extent % vector != 0 || !tensors.iter().all(|tensor| tensor.rows_aligned(vector, axes))) {
-        vector /= 2;
-    }
-    vector
+    let fits = |vector: &i64| extent % vector == 0 && tensors.iter().all(|tensor| tensor.rows_aligned(*vector, axes));
+    widths(bytes).find(fits).unwrap_or(1)
 }
 
 /// The tensor to whose rows vectors of a word can be aligned, if those that fit all rows are less: all tensors of the
@@ -214,21 +202,10 @@ fn row_reference(tensors: &[&GlobalTensor], vector: i64) -> Option<TvId> {
     alike(tensors).filter(|_| vector < word && is_aligned)
 }
 
-/// One of the tensors, if all start their rows at the same places of memory.
-pub(super) fn alike(tensors: &[&GlobalTensor]) -> Option<TvId> {
-    let first = tensors.first()?;
-    let alike = |tensor: &&GlobalTensor| {
-        let dense = tensors.len() == 1 || tensor.dense.iter().all(|dense| *dense);
-        tensor.bytes == first.bytes && tensor.order == first.order && dense
-    };
-    tensors.iter().all(alike).then_some(first.tv)
-}
-
 /// Chooses for the given sizes.
 fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<TransposeParams> {
     let Sides { groups, at, tensors } = sides(problem, scheduled).map_err(Diagnostic::bug)?;
-    let extent =
-        |at: usize| groups[at].iter().fold(1i64, |n, root| n.saturating_mul(problem.sizes.extent(scheduled, *root)));
+    let extent = |at: usize| extent_of(problem, scheduled, &groups[at]);
     let extents = at.map(extent);
     let fitting = [0, 1].map(|side| vector_of(&tensors[side], groups[at[side]].len(), extents[side]));
     // Results are not written by windows, which overlap.
@@ -274,13 +251,8 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Transpos
         aligned_to: aligned_to[side],
         held: held[side],
     };
-    let used: Vec<AxisId> = at.iter().flat_map(|at| groups[*at].iter().copied()).collect();
-    let mut others: Vec<AxisId> = groups.concat();
-    others
-        .extend(problem.summary.structure.roots.iter().filter(|root| !groups.iter().flatten().any(|own| own == *root)));
-    others.retain(|root| !used.contains(root));
     Ok(TransposeParams {
-        others,
+        others: others(problem, &groups, &at),
         first: side(0),
         second: side(1),
         staged: tensors[1].iter().map(|tensor| tensor.tv).collect(),
@@ -396,17 +368,6 @@ fn neighbours(counts: [i64; 2]) -> i64 {
     let few_idle = |group: &i64| 25 * ceil_div(counts[1], *group) * group <= 26 * counts[1];
     let groups = [16, 8, 4].into_iter().filter(|group| counts[1] >= 2 * group);
     if counts[0] < MANY_TILES { 1 } else { groups.into_iter().find(few_idle).unwrap_or(1) }
-}
-
-/// Blocks of so many threads that a multiprocessor shall have at once: with a thousand threads each has 64 registers. More are
-/// addresses that are computed far ahead, and with fewer threads less is under way.
-pub(super) fn blocks_of(threads: i64) -> u32 {
-    (RUNNING_THREADS / threads).clamp(1, MOST_BLOCKS) as u32
-}
-
-/// The greatest power of two that is not above a positive number.
-pub(super) fn power_of_two_below(value: i64) -> i64 {
-    1 << value.max(1).ilog2()
 }
 
 /// The columns of a tile of elements of so many bytes that a thread takes at once: as many as one access moves, and as
@@ -546,18 +507,12 @@ fn lay_out(builder: &mut ScheduleBuilder, params: &TransposeParams) -> Result<La
 pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &TransposeParams) -> Result<()> {
     let caches = cache_inputs(builder, caching)?;
     let layout = lay_out(builder, params)?;
-    let grid = Loop { axis: layout.grid, parallel: ParallelType::Bidx };
-    let computed: Vec<Loop> = std::iter::once(grid).chain(layout.computing.loops()).collect();
-    for own in &computed {
-        builder.parallelize(own.axis, own.parallel)?;
-    }
-    builder.propagate(&computed.iter().map(|own| own.axis).collect::<Vec<_>>())?;
+    let grid = bind_loops(builder, layout.grid, &layout.computing.loops())?;
     builder.min_blocks(blocks_of(params.threads))?;
-    let mut keep: Vec<(TvId, usize)> = Vec::new();
+    let mut keep: Vec<(TvId, usize)> = caches.into_iter().map(|cache| (cache, 2)).collect();
     for tensor in &params.staged {
-        pass_through_tile(builder, params, &layout, *tensor, &mut keep)?;
+        pass_through_tile(builder, params, (grid, &layout), *tensor, &mut keep)?;
     }
-    keep.extend(caches.into_iter().map(|cache| (cache, 2)));
     keep.extend(keep_for_stores(builder, layout.computing.vector));
     keep.extend(keep_for_stores(builder, layout.staging.vector));
     builder.inline_most(&keep)
@@ -567,11 +522,10 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Tr
 fn pass_through_tile(
     builder: &mut ScheduleBuilder,
     params: &TransposeParams,
-    layout: &Layout,
+    (grid, layout): (Loop, &Layout),
     tensor: TvId,
     keep: &mut Vec<(TvId, usize)>,
 ) -> Result<()> {
-    let grid = Loop { axis: layout.grid, parallel: ParallelType::Bidx };
     let in_grid = |loops: Vec<Loop>| -> Vec<Loop> { std::iter::once(grid).chain(loops).collect() };
     let turned = layout.computing.turned().map(in_grid);
     let is_output = matches!(builder.state().tensors[tensor].io, Some(Io::Output(_)));
@@ -602,7 +556,7 @@ fn pass_through_tile(
             keep.extend(builder.state().producers(tile).into_iter().map(|value| (value, 3)));
         }
         // All that a thread reads: what it tests before it writes would else come before each read, one after the other.
-        (false, _) if params.unit > 1 || params.first.tile * params.second.tile / params.threads <= MOST_READ => {
+        (false, _) if turned.is_some() || params.first.tile * params.second.tile / params.threads <= MOST_READ => {
             let block = builder.cache_after(tile)?;
             builder.set_loops(block, &turned.unwrap_or_else(|| in_grid(layout.computing.loops())))?;
             keep.push((block, 2));
