@@ -34,7 +34,7 @@ impl Program {
     ) -> Result<Self> {
         for step in 0..self.steps.len() {
             let Step::Copy(copy) = &self.steps[step] else { continue };
-            let Some((fusion, meta)) = self.as_fusion(copy)? else { continue };
+            let Some((fusion, meta)) = self.as_fusion(copy) else { continue };
             let (root, offset) = steps::root(&self.values, copy.from);
             let aligned = match self.values[root].storage {
                 Storage::Input(position) => alignments.get(position as usize).map_or(1, |align| u64::from(*align)),
@@ -57,27 +57,21 @@ impl Program {
     }
 
     /// A copy as a fusion, with what it reads as that sees it; none if it takes few calls, or no kernel writes so.
-    fn as_fusion(&self, copy: &Copy) -> Result<Option<(Fusion, TensorMeta)>> {
+    fn as_fusion(&self, copy: &Copy) -> Option<(Fusion, TensorMeta)> {
         let [from, to] = [copy.from, copy.to].map(|value| &self.values[value].meta);
         let is_own = matches!(self.values[copy.to].storage, Storage::Output(_) | Storage::Arena { .. });
-        let bytes = from.dtype.bytes() as u64;
-        let elements = from.sizes.iter().fold(1u64, |n, size| n.saturating_mul(size.unsigned_abs()));
         let is_upward = from.strides.iter().all(|stride| *stride >= 0);
-        if !is_own || !is_upward || from.dtype.in_kernels() || elements.saturating_mul(bytes) < LEAST_BYTES {
-            return Ok(None);
+        if !is_own || !is_upward || from.dtype.in_kernels() {
+            return None;
         }
-        let Some(ranks) = dense_ranks(to) else { return Ok(None) };
-        let rows = copy_rows(from, to);
-        if rows.len() <= MOST_CALLS && rows.iter().all(|row| row.rows <= 1 || row.bytes >= LEAST_ROW) {
-            return Ok(None);
-        }
-        let (integer, pair) = match bytes {
+        let ranks = dense_ranks(to).filter(|_| takes_many_calls(from, to))?;
+        let (integer, pair) = match from.dtype.bytes() {
             1 => (DType::I8, None),
             2 => (DType::I8, Some(2)),
             4 => (DType::I32, None),
             8 => (DType::I64, None),
             16 => (DType::I64, Some(2)),
-            _ => return Ok(None),
+            _ => return None,
         };
         debug_assert!(integer.in_kernels(), "a move of {integer} would need one itself");
         let parts = pair.unwrap_or(1);
@@ -96,8 +90,18 @@ impl Program {
             strides: from.strides.iter().map(|stride| stride * parts).chain(pair.map(|_| 1)).collect(),
         };
         // A pair may be one dimension too many.
-        Ok(text::parse_one(&source).ok().map(|fusion| (fusion, meta)))
+        text::parse_one(&source).ok().map(|fusion| (fusion, meta))
     }
+}
+
+/// Whether a device would be asked for many copies, or for one of many short rows.
+fn takes_many_calls(from: &TensorMeta, to: &TensorMeta) -> bool {
+    let elements = from.sizes.iter().fold(1u64, |n, size| n.saturating_mul(size.unsigned_abs()));
+    if elements.saturating_mul(from.dtype.bytes() as u64) < LEAST_BYTES {
+        return false;
+    }
+    let rows = copy_rows(from, to);
+    rows.len() > MOST_CALLS || rows.iter().any(|row| row.rows > 1 && row.bytes < LEAST_ROW)
 }
 
 /// The place of each axis among the strides, the smallest first, of a layout without gaps.
