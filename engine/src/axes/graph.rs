@@ -288,6 +288,11 @@ impl AxisGraph {
         self.program > 0
     }
 
+    /// The transforms of the program: how axes follow from others by its operations.
+    pub fn program_xforms(&self) -> impl Iterator<Item = &Xform> {
+        self.xforms.values().take(self.program)
+    }
+
     /// Whether a transform is the program's.
     pub(super) fn is_of_program(&self, xform: XformId) -> bool {
         xform.index() < self.program

@@ -43,11 +43,16 @@ impl Lowering<'_> {
     /// follow each other. Returns whether it did.
     pub(super) fn try_draw_vector(&mut self, tv: TvId, own: Loop) -> Result<bool> {
         let leaf = own.axis;
-        if !self.runs_along(tv, leaf)? {
-            return Ok(false);
-        }
         let Ok(lanes) = self.facts.constant_extent(leaf) else { return Ok(false) };
         let zero = self.b.int(0);
+        let mut runs = false;
+        self.with_leaf(leaf, zero, |lowering| {
+            runs = lowering.runs_along(tv, leaf)?;
+            Ok(())
+        })?;
+        if !runs {
+            return Ok(false);
+        }
         let mut values = Vec::new();
         self.with_leaf(leaf, zero, |lowering| {
             values = lowering.random_values(tv, lanes as usize)?;

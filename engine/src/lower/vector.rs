@@ -155,12 +155,14 @@ impl Lowering<'_> {
     }
 
     /// Where the first lane is below an extent, and both the extent and its index are multiples of the lanes, so is
-    /// the last: `n k < n m` exactly if `n k + n - 1 < n m`.
+    /// the last: `n k < n m` exactly if `n k + n - 1 < n m`. And `n k >= n m` exactly if `n k + n - 1 >= n m`.
     pub(super) fn join_lanes(&mut self, first: &[ExprId], last: &mut [ExprId], lanes: i64) {
         for term in last {
-            let Expr::Binary(BinaryOp::Lt, index, extent) = self.b.exprs()[*term].expr else { continue };
+            let Expr::Binary(op @ (BinaryOp::Lt | BinaryOp::Ge), index, extent) = self.b.exprs()[*term].expr else {
+                continue;
+            };
             let same = first.iter().copied().find(|other| match self.b.exprs()[*other].expr {
-                Expr::Binary(BinaryOp::Lt, low, end) => end == extent && self.is_sum(index, low, lanes - 1),
+                Expr::Binary(same, low, end) => same == op && end == extent && self.is_sum(index, low, lanes - 1),
                 _ => false,
             });
             let Some(same) = same else { continue };
@@ -173,6 +175,12 @@ impl Lowering<'_> {
 
     /// Whether an index is visibly another one and a constant: `sum = of + constant`.
     fn is_sum(&mut self, sum: ExprId, of: ExprId, constant: i64) -> bool {
+        let both = [sum, of].map(|id| self.b.exprs()[id].expr);
+        if let [Expr::Index(IndexOp::Sub, a, less), Expr::Index(IndexOp::Sub, b, same)] = both
+            && less == same
+        {
+            return self.is_sum(a, b, constant);
+        }
         let Expr::Index(IndexOp::Add, a, b) = self.b.exprs()[sum].expr else {
             return self.b.exprs().as_int(of) == Some(0) && self.b.exprs().as_int(sum) == Some(constant);
         };
@@ -354,27 +362,35 @@ impl Lowering<'_> {
         if data.indexed().any(|axis| self.scheduled.shift_varies(axis, leaf, |output| self.is_open(output))) {
             return Ok(false);
         }
-        Ok(self.is_along(leaf, axis))
+        self.is_along(leaf, axis)
     }
 
-    /// Whether neighbours along a leaf are neighbours along an axis.
-    fn is_along(&self, leaf: AxisId, axis: AxisId) -> bool {
-        let axes = &self.scheduled.axes;
+    /// Whether neighbours along a leaf, of which the first lane is open, are neighbours along an axis.
+    fn is_along(&mut self, leaf: AxisId, axis: AxisId) -> Result<bool> {
         let (mut seen, mut open) = (Vec::new(), vec![leaf]);
         while let Some(part) = open.pop() {
             if part == axis {
-                return true;
+                return Ok(true);
             }
             if seen.contains(&part) {
                 continue;
             }
             seen.push(part);
-            // Of a merged axis the tensor walks less: its index is a remainder.
-            open.extend(axes.defs(part).filter_map(|xform| match *xform {
-                Xform::Split { input, inner, .. } => (inner == part).then_some(input),
-                Xform::Align { input, .. } | Xform::Window { input, .. } | Xform::Resize { input, .. } => Some(input),
-                Xform::Merge { .. } => None,
-            }));
+            let defs: Vec<Xform> = self.scheduled.axes.defs(part).copied().collect();
+            for xform in defs {
+                match xform {
+                    Xform::Split { input, inner, .. } => open.extend((inner == part).then_some(input)),
+                    Xform::Align { input, .. } | Xform::Window { input, .. } | Xform::Resize { input, .. } => {
+                        open.push(input);
+                    }
+                    Xform::Merge { inner, .. } => {
+                        if self.lanes_stay_within(leaf, part, inner)? {
+                            open.push(inner);
+                        }
+                    }
+                }
+            }
+            let axes = &self.scheduled.axes;
             // What the program makes of it goes on as it does.
             if axes.has_program_xforms() {
                 open.extend(axes.uses(part).filter_map(|xform| match *xform {
@@ -384,7 +400,19 @@ impl Lowering<'_> {
                 }));
             }
         }
-        false
+        Ok(false)
+    }
+
+    /// Whether no vector of lanes, the first of which is open, reaches over an end of the inner one of two merged axes, of which
+    /// it has the remainder as its index: whether the lanes divide the merged index and the extent.
+    fn lanes_stay_within(&mut self, leaf: AxisId, merged: AxisId, inner: AxisId) -> Result<bool> {
+        let lanes = self.facts.constant_extent(leaf)?;
+        let extent = self.extent(inner)?;
+        if self.multiple_of(extent) % lanes != 0 {
+            return Ok(false);
+        }
+        let index = self.index_of(merged)?;
+        Ok(self.multiple_of(index) % lanes == 0)
     }
 
     /// A power of two (at most 16) that divides an index expression, from the

@@ -3,12 +3,15 @@
 use super::graph::fusion_by_hand;
 use super::ir::{Columns, Loop, ParallelType, ScheduledFusion, Step, TvId};
 use super::replay::schedule_by_text;
-use crate::axes::AxisRef;
+use crate::axes::{AxisId, AxisRef, Offset, Xform};
 use crate::diag::Result;
-use crate::fusion::Fusion;
+use crate::fusion::{Fusion, Operand, ScalarDef, ScalarId};
 use crate::kernel::CacheHint;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
+
+/// How deep a scalar is written out.
+const MOST_NESTED: u32 = 3;
 
 /// Cache hints by name.
 pub(super) const HINTS: [(&str, CacheHint); 4] = [
@@ -138,11 +141,48 @@ impl ScheduledFusion {
         loops.join(", ")
     }
 
+    /// How the fusion's operations make axes of others, a line each: `d2 = 3 + d0 + 1` is an axis with three indices before those
+    /// of `d0` and one behind them, `d2 = d0 * d1` two that are one, `d0 * d1 = d2` one that is two.
+    fn relations_text(&self) -> String {
+        let name = |axis: AxisId| self.axes[axis].name.as_str();
+        let line = |xform: &Xform| match *xform {
+            Xform::Resize { input, output, left, right } => {
+                let [left, right] = [left, right].map(|by| self.offset_text(&self.axes[by]));
+                format!("{} = {left} + {} + {right}\n", name(output), name(input))
+            }
+            Xform::Merge { outer, inner, output } => format!("{} = {} * {}\n", name(output), name(outer), name(inner)),
+            Xform::Split { input, outer, inner, .. } => {
+                format!("{} * {} = {}\n", name(outer), name(inner), name(input))
+            }
+            Xform::Align { input, output, .. } => format!("{} = {} aligned\n", name(output), name(input)),
+            Xform::Window { input, inner, .. } => format!("{} = windows of {}\n", name(inner), name(input)),
+        };
+        self.axes.program_xforms().map(line).collect()
+    }
+
+    /// `3`, `-1`, `(size(%x, 0) + -1)`.
+    fn offset_text(&self, offset: &Offset) -> String {
+        if let Some(number) = offset.known() {
+            return number.to_string();
+        }
+        let term = |(factor, id): &(i64, ScalarId)| {
+            let scalar = scalar_text(&self.fusion, *id, MOST_NESTED);
+            match factor {
+                1 => scalar,
+                -1 => format!("-{scalar}"),
+                factor => format!("{factor} * {scalar}"),
+            }
+        };
+        let number = Some(offset.constant).filter(|number| *number != 0).map(|number| number.to_string());
+        let terms: Vec<String> = offset.terms.iter().map(term).chain(number).collect();
+        format!("({})", terms.join(" + "))
+    }
+
     /// What the steps make of each tensor, a line each: the number by which statements of the kernel
     /// name it (that of the fusion's tensor), its name, its axes (in parentheses where one element
     /// serves all indices), where it lives, its loops, and how many of them enclose its users too.
     fn tensors_text(&self) -> String {
-        let mut text = String::new();
+        let mut text = self.relations_text();
         let mut first: BTreeMap<String, &str> = BTreeMap::new();
         for (tv, data) in self.tensors.iter() {
             let axis = |axis: &AxisRef| match *axis {
@@ -179,7 +219,27 @@ impl ScheduledFusion {
     }
 }
 
-/// What a schedule makes of each tensor of a fusion, a line each.
+/// A scalar in words, in terms of sizes and inputs as far as that is short.
+fn scalar_text(fusion: &Fusion, scalar: ScalarId, nested: u32) -> String {
+    let of = |id: ScalarId| match nested {
+        0 => "..".to_string(),
+        _ => scalar_text(fusion, id, nested - 1),
+    };
+    match &fusion.scalars[scalar].def {
+        ScalarDef::Input { name, .. } => name.clone(),
+        ScalarDef::Const(value) => value.shown(fusion.scalars[scalar].dtype),
+        ScalarDef::Size { input, axis } => match fusion.inputs.get(*input as usize) {
+            Some(Operand::Tensor(tensor)) => format!("size(%{}, {axis})", fusion.tensors[*tensor].name),
+            _ => "size".to_string(),
+        },
+        ScalarDef::Unary(op, a) => format!("{op}({})", of(*a)),
+        ScalarDef::Binary(op, a, b) => format!("{op}({}, {})", of(*a), of(*b)),
+        ScalarDef::Ternary(op, a, b, c) => format!("{op}({}, {}, {})", of(*a), of(*b), of(*c)),
+        ScalarDef::Cast(a) => of(*a),
+    }
+}
+
+/// How axes follow from others by the fusion's operations, and what a schedule makes of each tensor: a line each.
 pub fn scheduled_tensors(fusion: &Fusion, text: &str) -> Result<String> {
     Ok(schedule_by_text(&fusion_by_hand(fusion)?, text)?.tensors_text())
 }
@@ -187,6 +247,9 @@ pub fn scheduled_tensors(fusion: &Fusion, text: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fusion::{bind, concretize, decompose};
+    use crate::num::DType;
+    use crate::tensor::{ArgMeta, TensorMeta};
 
     #[test]
     fn tensors_have_their_axes_and_loops() {
@@ -203,5 +266,22 @@ mod tests {
             "t0 %x_r [d0, d1] local, loops of %0, inline_at 0",
         ];
         assert_eq!(lines.lines().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn axes_follow_from_others() {
+        let text = "fusion @moved(%x: f32[?, ?]) {\n  %s = size %x axis(1)\n  %n = sub %s, 1\n  %0 = pad %x widths(1, 2, 3, 0)\n  %1 = slice %x starts(0, 1) ends(4, %n)\n  %2 = reshape [-1] %x\n  return %0, %1, %2\n}\n";
+        let fusion = crate::text::parse_one(text).unwrap();
+        let argument = ArgMeta::Tensor(TensorMeta::contiguous(DType::F32, &[4, 6]));
+        let facts = concretize::facts(&fusion, &bind(&fusion, &[argument]).unwrap());
+        let concrete = concretize::concretize(&fusion, &facts).unwrap().fusion;
+        let state = fusion_by_hand(&decompose(&concrete).unwrap().fusion).unwrap();
+        expect_test::expect![[r#"
+            d6 = d0 * d1
+            d2 = 3 + d0 + 0
+            d3 = 1 + d1 + 2
+            d4 = 0 + d0 + (minimum(size(%x, 0), 4) + -size(%x, 0))
+            d5 = (-minimum(size(%x, 1), 1)) + d1 + (maximum(minimum(size(%x, 1), maximum(add(.., ..), 0)), minimum(size(%x, 1), 1)) + -size(%x, 1))
+        "#]].assert_eq(&state.relations_text());
     }
 }

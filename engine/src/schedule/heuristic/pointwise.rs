@@ -9,6 +9,7 @@
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
+use super::shared_tile::{SECTOR_BYTES, WORD_BYTES};
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
     Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned, vector_width,
@@ -20,8 +21,11 @@ use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, ScheduledFusion, Tv
 /// Grid dimensions y and z end here.
 const MAX_GRID_Y: i64 = 65_535;
 
-/// How many narrow vectors take the place of a wide one in a thread, at most.
+/// How many narrow vectors take the place of a wide one in a thread, at most; twice as many of less than a word.
 const MOST_NARROW_STEPS: i64 = 2;
+
+/// Elements of an inner axis of which the last block, that is not full, is a small part.
+const FILLING: f64 = 8192.0;
 
 /// Bytes of a run that is worth keeping together.
 const LEAST_RUN: f64 = 64.0;
@@ -58,8 +62,8 @@ pub(super) struct PointwiseParams {
     inner: Vec<AxisId>,
     /// Elements of a vector.
     vector: i64,
-    /// Rows that start at odd places are aligned to this tensor.
-    align: Option<TvId>,
+    /// Rows that start at odd places are aligned to this tensor, to so many of its elements.
+    align: Option<(TvId, i64)>,
     /// The inner axis, in vectors.
     columns: Cut,
     /// The outer axis.
@@ -87,7 +91,11 @@ impl std::fmt::Display for PointwiseParams {
             self.columns.unroll,
             self.rows.unroll
         )?;
-        if self.align.is_some() { write!(f, " aligned") } else { Ok(()) }
+        match self.align {
+            Some((_, to)) if to != self.vector => write!(f, " aligned to {to}"),
+            Some(_) => f.write_str(" aligned"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -111,7 +119,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
         widest /= 2;
     }
     let full = summary.globals.iter().filter(|tensor| runs(tensor) && tensor.order.len() == order.len());
-    let vector = fewest_accesses(full.clone(), &inner, widest, &extent);
+    let mut vector = fewest_accesses(full.clone(), &inner, widest, &extent);
     let last_alone = vector > 1
         && last.is_some_and(|last| extent(last) % vector == 0)
         && full.clone().any(|tensor| run_within(tensor, &inner) < inner.len());
@@ -119,11 +127,20 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let aligned = full.clone().all(|tensor| tensor.rows_aligned(vector, inner.len()));
     let align = match full.clone().next() {
         Some(first) if !aligned && vector > 1 && inner.len() == 1 && !outer.is_empty() => {
-            full.clone().find(|tensor| tensor.is_output).or(Some(first)).map(|tensor| tensor.tv)
+            let reference = full.clone().find(|tensor| tensor.is_output).unwrap_or(first);
+            Some((reference.tv, vector))
+        }
+        Some(_) if inner.len() > 1 && !outer.is_empty() => {
+            let written = aligned_to_sectors(full.clone(), &inner, vector, &extent);
+            written.map(|(reference, wider)| {
+                vector = wider;
+                (reference.tv, SECTOR_BYTES / reference.bytes)
+            })
         }
         _ => None,
     };
-    let padded = inner_extent + if align.is_some() { vector - 1 } else { 0 };
+    let last_alone = last_alone && align.is_none();
+    let padded = inner_extent + align.map_or(0, |(_, to)| to - 1);
     let vectors = ceil_div(padded, vector).max(1);
 
     let inputs = summary.globals.iter().filter(|tensor| !tensor.is_output && tensor.elements > 1).count().max(1) as i64;
@@ -137,7 +154,9 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     // Enough loads in flight for each thread; fewer if the device would idle.
     let total_threads = vectors.saturating_mul(rows);
     let fill = i64::from(cx.device.sm_count) * i64::from(cx.device.max_threads_per_sm);
-    let narrower = (widest / vector).min(MOST_NARROW_STEPS);
+    let bytes = full.clone().map(|tensor| tensor.bytes).max().unwrap_or(1);
+    let most = if vector * bytes < WORD_BYTES { 2 * MOST_NARROW_STEPS } else { MOST_NARROW_STEPS };
+    let narrower = (widest / vector).min(most);
     let mut unroll = (4 / inputs).clamp(1, 4) * narrower;
     while unroll > 1 && total_threads / unroll < 4 * fill {
         unroll /= 2;
@@ -162,6 +181,27 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     }
 }
 
+/// The result whose runs are written in parts of sectors by vectors of the given width, as long as these are narrow, if it has
+/// all of the inner axes as one run: it is written sector by sector then. And the width of vectors for that, a pair at least.
+fn aligned_to_sectors<'a>(
+    mut full: impl Iterator<Item = &'a GlobalTensor>,
+    inner: &[AxisId],
+    vector: i64,
+    extent: &dyn Fn(AxisId) -> i64,
+) -> Option<(&'a GlobalTensor, i64)> {
+    let written = full.find(|tensor| tensor.is_output && run_within(tensor, inner) == inner.len())?;
+    let sector = SECTOR_BYTES / written.bytes;
+    let is_narrow = vector * written.bytes <= WORD_BYTES && sector > 1;
+    // Facts do not reach as far as a sector; sizes do.
+    let run = inner.iter().fold(1i64, |n, root| n.saturating_mul(extent(*root)));
+    let starts_sectors = run % sector == 0 && written.rows_aligned(vector, inner.len());
+    let pair = (WORD_BYTES / written.bytes).clamp(1, 2);
+    let wider = if written.align % pair == 0 { vector.max(pair) } else { vector };
+    // A thread that loads single bytes has the more to do the more of them it stores.
+    let is_worth_it = vector > 1 || wider * written.bytes >= WORD_BYTES;
+    (is_narrow && is_worth_it && !starts_sectors).then_some((written, wider))
+}
+
 /// The width of vectors up to the widest with which whole tensors take the fewest accesses; of
 /// equals the wider one. Where the inner axes are several that a tensor does not have as one run
 /// in memory, a vector is one access only within its run, and an access for each element elsewhere.
@@ -184,7 +224,9 @@ fn fewest_accesses<'a>(
         full.clone().map(|tensor| if fits(tensor, vector) { 1.0 / vector as f64 } else { 1.0 }).sum()
     };
     let widths = (0..=widest.ilog2()).rev().map(|log| 1i64 << log);
-    widths.min_by(|a, b| accesses(*a).total_cmp(&accesses(*b))).unwrap_or(widest)
+    let width = widths.min_by(|a, b| accesses(*a).total_cmp(&accesses(*b))).unwrap_or(widest);
+    // Neighbours are for neighbouring threads where no tensor has wide accesses.
+    if full.clone().any(|tensor| fits(tensor, width)) { width } else { 1 }
 }
 
 /// How many of the inner axes, from the last one outwards, a tensor has as one run in memory.
@@ -195,7 +237,8 @@ fn run_within(tensor: &GlobalTensor, inner: &[AxisId]) -> usize {
 
 /// The number of collapsed groups that form the outer axis: the cut that moves
 /// the fewest bytes, where a tensor that lacks one side is counted once for it.
-/// Of equals, the cut that leaves the most to the inner axis.
+/// Of equals, the cut with the fewest dimensions on the inner side, since each takes a division a vector, as long as blocks
+/// are filled; else that which leaves the most to the inner axis.
 fn break_point(summary: &Summary<'_>, groups: &[Vec<AxisId>], extent: &dyn Fn(AxisId) -> i64) -> usize {
     if groups.len() < 2 {
         return 0;
@@ -235,10 +278,10 @@ fn break_point(summary: &Summary<'_>, groups: &[Vec<AxisId>], extent: &dyn Fn(Ax
     {
         return narrow;
     }
-    (1..groups.len())
-        .filter(|split| wide(*split))
-        .min_by(|a, b| cost(*a).total_cmp(&cost(*b)))
-        .unwrap_or(groups.len() - 1)
+    let least = (1..groups.len()).filter(|split| wide(*split)).min_by(|a, b| cost(*a).total_cmp(&cost(*b)));
+    let fills = |split: usize| size(&groups[split..]) >= FILLING;
+    let shorter = |least: usize| (least..groups.len()).rev().find(|split| fills(*split) && cost(*split) == cost(least));
+    least.map_or(narrow, |least| shorter(least).unwrap_or(least))
 }
 
 /// Cuts the inner axis into vectors: their axis, and the one within a vector.
@@ -250,7 +293,7 @@ fn vectors(builder: &mut ScheduleBuilder, params: &PointwiseParams) -> Result<Op
     }
     let Some(inner) = merge_all(builder, &params.inner)? else { return Ok(None) };
     let inner = match params.align {
-        Some(reference) => builder.align(inner, params.vector, reference, None)?,
+        Some((reference, to)) => builder.align(inner, to, reference, None)?,
         None => inner,
     };
     builder.split(inner, params.vector, params.exact_vector).map(Some)

@@ -39,7 +39,7 @@ const FIXED_RANDOM: i64 = 24;
 /// More of them for each parameter that is read where it is used, by blocks that do
 /// not take turns: some vectors are on their way.
 const PER_REREAD: i64 = 5;
-/// Elements that a thread holds, beyond which each takes a register more.
+/// Elements that a thread holds, beyond which each takes a register more, or half of one where it is as wide in memory.
 const MANY_ELEMENTS: i64 = 32;
 /// More than this no thread is given.
 const MOST_REGISTERS: i64 = 200;
@@ -148,9 +148,14 @@ impl Model<'_> {
         };
         let reload = if holding.loads == Loads::Reload { FIXED_RELOAD } else { 0 };
         let late = holding.loads == Loads::Late;
-        let reread_once = holding.parameters == Parameters::Reread && !holding.turns;
+        let reads_again = holding.parameters == Parameters::Reread;
         // At odd places single elements are on their way, one by one where they are used.
-        let reread = if late && !self.shifted || reread_once && !late { PER_REREAD * self.parameters } else { 0 };
+        let reread = match (late, self.shifted) {
+            (true, shifted) => !shifted,
+            (false, true) => reads_again && !holding.turns,
+            (false, false) => reads_again && (!holding.turns || self.is_wide()),
+        };
+        let reread = if reread { PER_REREAD * self.parameters } else { 0 };
         // Conversions of what does not change leave the loop over rows.
         let parameters = match holding.parameters {
             Parameters::Kept if holding.turns || self.shifted => bytes.parameters,
@@ -164,6 +169,7 @@ impl Model<'_> {
         // Of what is as large in memory as in registers the next row takes more.
         let wide = if self.loads_small() { 0 } else { held / 4 };
         let many = if live > 0 { (elements - MANY_ELEMENTS).max(0) } else { 0 };
+        let many = if self.is_wide() { many / 2 } else { many };
         match (self.shifted, self.masked) {
             // Single elements are tested and replaced, in registers of their own.
             (true, _) if holding.loads == Loads::Ahead && kept => FIXED_AHEAD_KEPT + random + held + wide,
@@ -182,6 +188,11 @@ impl Model<'_> {
     /// register have one each.
     pub(super) fn loads_small(&self) -> bool {
         2 * self.bytes.read <= self.bytes.early
+    }
+
+    /// Whether elements are as wide in memory as in registers: then a thread takes what the model says.
+    pub(super) fn is_wide(&self) -> bool {
+        self.bytes.early <= self.bytes.read
     }
 
     /// Whether rows at odd places hold small elements and read no parameters: a thread has few accesses for what it

@@ -16,6 +16,8 @@ const RUNNING_THREADS: i64 = 1024;
 const MOST_BLOCKS: i64 = 16;
 /// Bytes of the narrowest accesses that keep up with memory.
 pub(super) const WORD_BYTES: i64 = 4;
+/// Bytes that memory moves at least.
+pub(super) const SECTOR_BYTES: i64 = 32;
 /// Bytes that all banks of shared memory move at once.
 pub(super) const BANKS_BYTES: i64 = 128;
 /// Bytes of a tensor below which nothing is gained: the second-level cache has all of it.

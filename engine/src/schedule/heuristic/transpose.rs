@@ -22,8 +22,8 @@
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::shared_tile::{
-    BANKS_BYTES, LEAST_BYTES, MAX_SHARED, THREADS, TILE_BYTES, WORD_BYTES, alike, bind_loops, blocks_of, extent_of,
-    others, widths,
+    BANKS_BYTES, LEAST_BYTES, MAX_SHARED, SECTOR_BYTES, THREADS, TILE_BYTES, WORD_BYTES, alike, bind_loops, blocks_of,
+    extent_of, others, widths,
 };
 use super::short::Short;
 use super::summary::{GlobalTensor, Summary};
@@ -44,8 +44,6 @@ const MOST_READ: i64 = 32;
 const MAX_HELD: i64 = 192;
 /// Indices of a dimension below which threads along it are not worth a tile.
 const LEAST_EXTENT: i64 = 8;
-/// Bytes that memory moves at least.
-const SECTOR_BYTES: i64 = 32;
 /// Bytes of rows below which what windows read twice is not worth it.
 const LINE_BYTES: i64 = 128;
 /// Indices of a dimension that a tile has whole, at most.
