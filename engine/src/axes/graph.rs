@@ -288,6 +288,20 @@ impl AxisGraph {
         self.program > 0
     }
 
+    /// The axis that an axis is part of in the end, by what the program widens or cuts at ends: of a padded dimension the one
+    /// with its padding, of joined ones that of all. One in several such belongs to the first.
+    pub fn widest(&self, axis: AxisId) -> AxisId {
+        let mut widest = axis;
+        // Each is made of the one before it, so the way ends.
+        while let Some(output) = self.axes[widest].uses.iter().find_map(|xform| match self.xforms[*xform] {
+            Xform::Resize { output, .. } if self.is_of_program(*xform) => Some(output),
+            _ => None,
+        }) {
+            widest = output;
+        }
+        widest
+    }
+
     /// The transforms of the program: how axes follow from others by its operations.
     pub fn program_xforms(&self) -> impl Iterator<Item = &Xform> {
         self.xforms.values().take(self.program)

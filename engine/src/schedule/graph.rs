@@ -6,6 +6,7 @@
 
 use super::ir::{Compute, Io, Memory, ScheduledFusion, Tv, TvId, TvOp, TvOperand};
 use super::names::Names;
+use super::support::widens;
 use crate::axes::{AxisId, Forks, FusionAxes, FusionValue, ValueId, analyze};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::{Call, Form};
@@ -18,7 +19,7 @@ pub fn scheduled_fusion(fusion: &Fusion) -> Result<ScheduledFusion> {
     working_copy(fusion, Author::Heuristic)
 }
 
-/// The working copy for somebody who writes the schedule: slices, pads, joined tensors and reshapes too,
+/// The working copy for somebody who writes the schedule: slices and reshapes too,
 /// of which heuristics know nothing, and uses that need other axes than others compute their operands anew.
 pub fn fusion_by_hand(fusion: &Fusion) -> Result<ScheduledFusion> {
     working_copy(fusion, Author::Caller)
@@ -36,9 +37,11 @@ pub enum Author {
 /// The working copy for whom it may concern.
 pub(crate) fn working_copy(fusion: &Fusion, by: Author) -> Result<ScheduledFusion> {
     super::support::check(fusion, by)?;
-    let forks = match by {
-        Author::Heuristic => Forks::Inputs,
-        Author::Caller => Forks::Uses,
+    // What is joined may be read at two places at a time.
+    let forks = if by == Author::Caller || fusion.ops.values().any(|op| widens(&op.kind)) {
+        Forks::Uses
+    } else {
+        Forks::Inputs
     };
     let FusionAxes { graph, values, outputs } = analyze(fusion, forks)?;
     let mut builder = GraphBuilder {

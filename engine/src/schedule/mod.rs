@@ -52,5 +52,6 @@ pub use parse::{PlacedStep, parse_schedule};
 pub use print::scheduled_tensors;
 pub use replay::{check_text, replay, schedule_by_text};
 pub use stages::Stages;
+pub(crate) use support::widens;
 pub use verbs::{VERBS, Verb};
 pub use windows::Windows;

@@ -12,7 +12,7 @@ pub(super) fn check(fusion: &Fusion, by: Author) -> Result<()> {
     for op in fusion.ops.values() {
         if let OpKind::Call(call) = &op.kind
             && call.row.random.is_none()
-            && !(by == Author::Caller && call.movement().form.is_some_and(is_moved))
+            && !call.movement().form.is_some_and(|form| is_known(form, by))
         {
             let name = &fusion.tensors[op.output()].name;
             let message = format!("{}: the operation that defines `%{name}` has no kernel form yet", call.row.name);
@@ -37,7 +37,25 @@ pub(super) fn check(fusion: &Fusion, by: Author) -> Result<()> {
 
 /// Whether elements of such a result are those of operands, at other indices along other axes.
 pub(super) fn is_moved(form: Form) -> bool {
-    matches!(form, Form::Slice | Form::Pad | Form::Cat | Form::Reshape)
+    matches!(form, Form::Slice | Form::Reshape) || is_widened(form)
+}
+
+/// Whether such a result has all axes of its operands, some of them with more indices at their ends, or fewer.
+fn is_widened(form: Form) -> bool {
+    matches!(form, Form::Pad | Form::Cat)
+}
+
+/// Whether an operation pads or joins tensors.
+pub(crate) fn widens(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Call(call) if call.movement().form.is_some_and(is_widened))
+}
+
+/// Whether a scheduler knows such results.
+fn is_known(form: Form, by: Author) -> bool {
+    match by {
+        Author::Caller => is_moved(form),
+        Author::Heuristic => is_widened(form),
+    }
 }
 
 fn check_types(fusion: &Fusion) -> Result<()> {

@@ -6,6 +6,7 @@ use super::summary::{Conflict, check};
 use crate::fusion::ops::Form;
 use crate::fusion::{Bindings, Fusion, Op, OpId, OpKind, Operand, TensorId};
 use crate::products::find_activation;
+use crate::schedule::widens;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::SecondaryMap;
 
@@ -149,10 +150,10 @@ fn is_product(op: &Op) -> bool {
     matches!(&op.kind, OpKind::Call(call) if matches!(call.movement().form, Some(Form::Matmul | Form::Linear)))
 }
 
-/// Whether kernels take an operation, on some types: of calls, those that make random numbers.
+/// Whether kernels take an operation, on some types: of calls, those that make random numbers, pad or join.
 pub(super) fn kernels_take(kind: &OpKind) -> bool {
     match kind {
-        OpKind::Call(call) => call.row.random.is_some(),
+        OpKind::Call(call) => call.row.random.is_some() || widens(kind),
         _ => true,
     }
 }

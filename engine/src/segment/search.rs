@@ -13,7 +13,8 @@
 use super::facts::OpFacts;
 use super::summary::check;
 use crate::fusion::{OpId, OpKind, TensorId};
-use crate::util::{EntityId, SecondaryMap};
+use crate::schedule::widens;
+use crate::util::{DisjointSets, EntityId, SecondaryMap};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Groups that read one tensor and cannot be joined, with which others are tried.
@@ -382,7 +383,47 @@ fn is_one_kernel(facts: &OpFacts<'_>, ops: &[OpId]) -> bool {
     let fusion = facts.fusion;
     let reads_inside = |op: OpId| fusion.tensor_inputs(op).any(|tensor| fusion.is_result_of(tensor, ops));
     let is_cut = ops.iter().any(|op| facts.cuts[*op] && reads_inside(*op));
-    !is_cut && check(facts, ops).is_ok()
+    !is_cut && can_widen(facts, ops) && check(facts, ops).is_ok()
+}
+
+/// Whether what operations pad or join is widened in one kernel: it iterates over the widened results, so nothing is stored of what
+/// goes into them, and nothing is reduced.
+fn can_widen(facts: &OpFacts<'_>, ops: &[OpId]) -> bool {
+    let kind = |op: OpId| &facts.fusion.ops[op].kind;
+    if !ops.iter().any(|op| widens(kind(*op))) {
+        return true;
+    }
+    // Operations that go into a widened result, from the last to the first.
+    let mut parts: BTreeSet<OpId> = BTreeSet::new();
+    for &op in ops.iter().rev() {
+        let readers = || facts.fusion.ops[op].outputs.iter().flat_map(|tensor| &facts.readers[*tensor]);
+        let goes_in =
+            |reader: &OpId| ops.binary_search(reader).is_ok() && (widens(kind(*reader)) || parts.contains(reader));
+        if !readers().any(goes_in) {
+            continue;
+        }
+        let is_returned = facts.fusion.ops[op].outputs.iter().any(|tensor| facts.returned[*tensor]);
+        if is_returned || !readers().all(goes_in) || matches!(kind(op), OpKind::Call(_)) {
+            return false;
+        }
+        parts.insert(op);
+    }
+    !ops.iter().any(|op| matches!(kind(*op), OpKind::Reduce { .. })) && is_one_space(facts, ops, &parts)
+}
+
+/// Whether operations hang together by what they hand to each other, but for those that go into a widened result: an input that
+/// several read has axes of its own for each.
+fn is_one_space(facts: &OpFacts<'_>, ops: &[OpId], parts: &BTreeSet<OpId>) -> bool {
+    let mut spaces = DisjointSets::new(ops.len());
+    for (position, op) in ops.iter().enumerate().filter(|(_, op)| !parts.contains(op)) {
+        let made = facts.fusion.tensor_inputs(*op).filter_map(|tensor| facts.fusion.definition(tensor));
+        for other in made.filter(|other| !parts.contains(other)).filter_map(|other| ops.binary_search(&other).ok()) {
+            spaces.union(position, other);
+        }
+    }
+    let whole: BTreeSet<usize> =
+        (0..ops.len()).filter(|at| !parts.contains(&ops[*at])).map(|at| spaces.root(at)).collect();
+    whole.len() <= 1
 }
 
 /// Whether an operation is cheaper than a way of its result through memory.

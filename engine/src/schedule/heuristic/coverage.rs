@@ -2,10 +2,18 @@
 //! heuristic, since each makes one.
 
 use super::Sizes;
-use super::choose::Problem;
+use super::choose::{Problem, Refusal};
 use super::summary::Summary;
 use crate::diag::{Diagnostic, Result, code};
 use crate::schedule::{AxisId, ScheduledFusion};
+
+/// Whether no axis is another one with more indices at its ends, or fewer: most patterns know of none such.
+pub(super) fn check_plain(scheduled: &ScheduledFusion) -> Result<(), Refusal> {
+    match scheduled.axes.has_program_xforms() {
+        true => Err(Refusal::Pattern("the fusion pads or joins tensors".to_string())),
+        false => Ok(()),
+    }
+}
 
 /// Whether all reductions of a fusion, if it has any, reduce over one set of
 /// dimensions, and one loop nest serves all its results.
@@ -41,6 +49,14 @@ fn check_space(scheduled: &ScheduledFusion, summary: &Summary<'_>, sizes: &Sizes
         .note("a reduction would be repeated for each index of a dimension that it does not have; split the fusion"));
     }
     for data in summary.structure.results.iter().map(|tv| &scheduled.tensors[*tv]) {
+        if let Some(axis) = data.indexed().find(|axis| scheduled.axes.widest(*axis) != *axis) {
+            let name = &scheduled.fusion.tensors[data.source].name;
+            return Err(Diagnostic::unsupported(
+                code::NEEDS_SEGMENTS,
+                format!("%{name} is a result, and {} of it has other ends elsewhere", scheduled.axes[axis].name),
+            )
+            .note("one kernel iterates over one space; split the fusion"));
+        }
         // A finished reduction stands outside the loops over reduced dimensions.
         let inside = summary.structure.reduced.iter().any(|root| data.has_root(*root));
         let iterated =

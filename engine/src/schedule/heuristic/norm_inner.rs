@@ -29,6 +29,7 @@ use std::collections::BTreeSet;
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "inner_persistent",
     accepts: |problem, scheduled| {
+        coverage::check_plain(scheduled)?;
         if problem.summary.structure.reduced.is_empty() {
             return Err(Refusal::Pattern("the fusion has no reduction".to_string()));
         }

@@ -103,7 +103,7 @@ impl std::fmt::Display for PointwiseParams {
 fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams {
     let &Problem { cx, summary, sizes } = problem;
     let extent = |root: AxisId| sizes.extent(scheduled, root);
-    let reference = summary.largest(|_| true);
+    let reference = summary.largest(|tensor| !tensor.is_part);
     let mut order: Vec<AxisId> = reference.map(|tensor| tensor.order.clone()).unwrap_or_default();
     order.extend(summary.structure.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
     let groups = collapse(summary, &order);
@@ -118,7 +118,8 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     while widest > 1 && inner_extent < widest {
         widest /= 2;
     }
-    let full = summary.globals.iter().filter(|tensor| runs(tensor) && tensor.order.len() == order.len());
+    let whole = |tensor: &&GlobalTensor| !tensor.is_part && tensor.order.len() == order.len();
+    let full = summary.globals.iter().filter(|tensor| runs(tensor)).filter(whole);
     let mut vector = fewest_accesses(full.clone(), &inner, widest, &extent);
     let last_alone = vector > 1
         && last.is_some_and(|last| extent(last) % vector == 0)

@@ -30,6 +30,7 @@ const MOST_ACCUMULATORS: i64 = 128;
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "reduction",
     accepts: |problem, scheduled| {
+        coverage::check_plain(scheduled)?;
         if problem.summary.structure.reduced.is_empty() {
             return Err(Refusal::Pattern("the fusion has no reduction".to_string()));
         }

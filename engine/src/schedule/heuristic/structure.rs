@@ -24,7 +24,7 @@ pub(super) struct Structure {
     pub(super) mixed: Option<(String, String)>,
     /// Whether some value varies along a reduced axis after a reduction.
     pub(super) persistent: bool,
-    /// All root axes that are in use.
+    /// All root axes that are in use, but those that are part of another one.
     pub(super) roots: Vec<AxisId>,
     /// Tensors that no other reads.
     pub(super) results: Vec<TvId>,
@@ -54,7 +54,9 @@ impl Structure {
         // is scheduled by hand.
         let is_asked = mixed.is_none() && !scheduled.axes.has_program_xforms();
         let held = (persistent && is_asked).then(|| held_of_rows(scheduled, &reduced)).transpose()?;
-        let roots = roots_in_use(scheduled).into_iter().collect();
+        let widest: BTreeSet<AxisId> =
+            roots_in_use(scheduled).into_iter().map(|root| scheduled.axes.widest(root)).collect();
+        let roots = widest.into_iter().collect();
         Ok(Self { reduced, mixed, persistent, roots, results, held })
     }
 }

@@ -9,7 +9,7 @@ use crate::schedule::{ArgClass, AxisId, Io, MemoryAxis, ScheduledFusion, TensorL
 #[derive(Clone, Debug)]
 pub(super) struct GlobalTensor {
     pub(super) tv: TvId,
-    /// Concrete root axes in memory order, slowest first.
+    /// Concrete root axes in memory order, slowest first; of a part of an axis ([`AxisGraph::widest`](crate::axes::AxisGraph::widest)) the whole.
     pub(super) order: Vec<AxisId>,
     /// For each, whether it is dense with the next (the last: stride 1).
     pub(super) dense: Vec<bool>,
@@ -22,6 +22,8 @@ pub(super) struct GlobalTensor {
     /// Number of elements.
     pub(super) elements: i64,
     pub(super) is_output: bool,
+    /// Whether it has a part of some axis only: where its elements are among others' depends on sizes.
+    pub(super) is_part: bool,
 }
 
 /// Facts about an unscheduled fusion and its sizes.
@@ -103,14 +105,18 @@ fn global_tensor(scheduled: &ScheduledFusion, sizes: &Sizes, tv: TvId, layout: &
     let indexed = |memory: &MemoryAxis| data.axes[memory.axis].indexed();
     let moving: Vec<(AxisId, &MemoryAxis)> =
         layout.order.iter().filter_map(|memory| Some((indexed(memory)?, memory))).collect();
+    let widest = |axis: AxisId| scheduled.axes.widest(axis);
+    let is_part = |position: usize| moving.get(position).is_some_and(|(axis, _)| widest(*axis) != *axis);
     GlobalTensor {
         tv,
-        order: moving.iter().map(|(axis, _)| *axis).collect(),
-        dense: moving.iter().map(|(_, memory)| memory.dense).collect(),
+        order: moving.iter().map(|(axis, _)| widest(*axis)).collect(),
+        // A part of an axis is no run with what lies around it.
+        dense: moving.iter().enumerate().map(|(at, (_, memory))| memory.dense && !is_part(at + 1)).collect(),
         stride_facts: moving.iter().map(|(_, memory)| memory.stride_fact).collect(),
         align: i64::from(layout.align) / data.dtype.bytes() as i64,
         bytes: data.dtype.bytes() as i64,
         elements: moving.iter().map(|(axis, _)| sizes.extent(scheduled, *axis)).fold(1i64, i64::saturating_mul),
         is_output: matches!(data.io, Some(Io::Output(_))),
+        is_part: (0..moving.len()).any(is_part),
     }
 }

@@ -55,6 +55,7 @@ const MANY_TILES: i64 = 128;
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "transpose",
     accepts: |problem, scheduled| {
+        coverage::check_plain(scheduled)?;
         if !problem.summary.structure.reduced.is_empty() {
             return Err(Refusal::Pattern("the fusion has reductions".to_string()));
         }
