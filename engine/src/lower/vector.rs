@@ -436,7 +436,13 @@ impl Lowering<'_> {
             Expr::Index(IndexOp::Add | IndexOp::Sub | IndexOp::Mod | IndexOp::Xor, a, b) => {
                 self.multiple_of(a).min(self.multiple_of(b))
             }
-            Expr::AsIndex(a) => self.multiple_of(a),
+            // Integers wrap at powers of two, so these divide what is left as well.
+            Expr::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Minimum | BinaryOp::Maximum, a, b)
+                if self.b.exprs().dtype(expr).is_int() =>
+            {
+                self.multiple_of(a).min(self.multiple_of(b))
+            }
+            Expr::AsIndex(a) | Expr::AsData(a) => self.multiple_of(a),
             Expr::Cast(a) if [a, expr].map(|id| self.b.exprs().dtype(id).is_int()) == [true; 2] => self.multiple_of(a),
             _ => 1,
         }
