@@ -289,17 +289,22 @@ impl AxisGraph {
     }
 
     /// The axis that an axis is part of in the end, by what the program widens or cuts at ends: of a padded dimension the one
-    /// with its padding, of joined ones that of all. One in several such belongs to the first.
-    pub fn widest(&self, axis: AxisId) -> AxisId {
+    /// with its padding, of joined ones that of all. Of an axis that is part of several the first; none where axes are parts of each
+    /// other in a circle, as one that is cut and padded back.
+    pub fn widest(&self, axis: AxisId) -> Option<AxisId> {
+        let mut way: SmallVec<[AxisId; 4]> = SmallVec::from_slice(&[axis]);
         let mut widest = axis;
-        // Each is made of the one before it, so the way ends.
         while let Some(output) = self.axes[widest].uses.iter().find_map(|xform| match self.xforms[*xform] {
             Xform::Resize { output, .. } if self.is_of_program(*xform) => Some(output),
             _ => None,
         }) {
+            if way.contains(&output) {
+                return None;
+            }
+            way.push(output);
             widest = output;
         }
-        widest
+        Some(widest)
     }
 
     /// The transforms of the program: how axes follow from others by its operations.

@@ -384,7 +384,8 @@ impl Lowering<'_> {
                         open.push(input);
                     }
                     Xform::Merge { inner, .. } => {
-                        if self.lanes_stay_within(leaf, part, inner)? {
+                        let is_new = !seen.contains(&inner) && self.is_open(part);
+                        if is_new && self.lanes_stay_within(leaf, part, inner)? {
                             open.push(inner);
                         }
                     }

@@ -454,16 +454,22 @@ impl ScheduledFusion {
         })
     }
 
-    /// An axis, and what it was merged to, and so on.
+    /// An axis, and what it was merged to, is a part of or has as a part, and so on.
     fn merges_of(&self, axis: AxisId) -> Vec<AxisId> {
         let mut all = vec![axis];
         let mut at = 0;
         while let Some(axis) = all.get(at).copied() {
             at += 1;
-            all.extend(self.axes.uses(axis).filter_map(|xform| match *xform {
-                Xform::Merge { output, .. } => Some(output),
+            let made = self.axes.uses(axis).filter_map(|xform| match *xform {
+                Xform::Merge { output, .. } | Xform::Resize { output, .. } => Some(output),
                 _ => None,
-            }));
+            });
+            let parts = self.axes.defs(axis).filter_map(|xform| match *xform {
+                Xform::Resize { input, .. } => Some(input),
+                _ => None,
+            });
+            let more: Vec<AxisId> = made.chain(parts).filter(|axis| !all.contains(axis)).collect();
+            all.extend(more);
         }
         all
     }

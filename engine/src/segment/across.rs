@@ -8,7 +8,7 @@
 //! In: how arguments lie. Out: for a reduction, whether the large tensors in memory behind its operand
 //! lie so: arguments, and what no kernel computes, whose results are dense and row-major.
 
-use super::facts::kernels_take;
+use super::facts::reductions_take;
 use crate::axes::axis_pairs;
 use crate::fusion::{AxisKind, Bindings, Fusion, OpId, OpKind, Operand, TensorId};
 use crate::tensor::TensorMeta;
@@ -58,7 +58,9 @@ pub(super) fn is_across<'a>(
             None => {}
         }
         // What is in memory is not looked behind.
-        let Some(made) = fusion.definition(tensor).filter(|op| kernels_take(&fusion.ops[*op].kind)) else { continue };
+        let Some(made) = fusion.definition(tensor).filter(|op| reductions_take(&fusion.ops[*op].kind)) else {
+            continue;
+        };
         let rank = fusion.tensors[tensor].axes.len();
         for input in fusion.tensor_inputs(made) {
             if seen.len() == MOST_SEEN || !seen.insert(input) {
@@ -105,7 +107,7 @@ fn seen_from<'a>(
     let made = fusion.definition(tensor).map(|op| &fusion.ops[op].kind);
     let strides = match (lies(tensor), made) {
         (Some(meta), _) => meta.strides.clone(),
-        (None, Some(kind)) if !kernels_take(kind) => {
+        (None, Some(kind)) if !reductions_take(kind) => {
             TensorMeta::contiguous(fusion.tensors[tensor].dtype, &bindings.sizes(fusion, tensor)).strides
         }
         (None, _) => return None,

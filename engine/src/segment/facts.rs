@@ -158,6 +158,11 @@ pub(super) fn kernels_take(kind: &OpKind) -> bool {
     }
 }
 
+/// Whether kernels that reduce take an operation: those that pad or join do not.
+pub(super) fn reductions_take(kind: &OpKind) -> bool {
+    kernels_take(kind) && !widens(kind)
+}
+
 /// Whether schedules know an operation and the types of its values.
 pub(super) fn has_kernel_form(fusion: &Fusion, op: &Op) -> bool {
     let dtype = |operand: &Operand| match *operand {

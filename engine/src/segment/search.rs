@@ -411,8 +411,8 @@ fn can_widen(facts: &OpFacts<'_>, ops: &[OpId]) -> bool {
     !ops.iter().any(|op| matches!(kind(*op), OpKind::Reduce { .. })) && is_one_space(facts, ops, &parts)
 }
 
-/// Whether operations hang together by what they hand to each other, but for those that go into a widened result: an input that
-/// several read has axes of its own for each.
+/// Whether operations hang together by what they hand to each other, but for those that go into a widened result. Readers of one
+/// input are not joined by it: it has axes of its own for each.
 fn is_one_space(facts: &OpFacts<'_>, ops: &[OpId], parts: &BTreeSet<OpId>) -> bool {
     let mut spaces = DisjointSets::new(ops.len());
     for (position, op) in ops.iter().enumerate().filter(|(_, op)| !parts.contains(op)) {

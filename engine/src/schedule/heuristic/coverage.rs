@@ -3,11 +3,12 @@
 
 use super::Sizes;
 use super::choose::{Problem, Refusal};
+use super::structure::whole_of;
 use super::summary::Summary;
 use crate::diag::{Diagnostic, Result, code};
-use crate::schedule::{AxisId, ScheduledFusion};
+use crate::schedule::{AxisId, ScheduledFusion, Xform};
 
-/// Whether no axis is another one with more indices at its ends, or fewer: most patterns know of none such.
+/// Whether no axis is made of another by the program itself, as those of pads and joined tensors: most patterns know of none such.
 pub(super) fn check_plain(scheduled: &ScheduledFusion) -> Result<(), Refusal> {
     match scheduled.axes.has_program_xforms() {
         true => Err(Refusal::Pattern("the fusion pads or joins tensors".to_string())),
@@ -25,8 +26,31 @@ pub(super) fn check(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Resul
         )
         .note("one kernel reduces over one set of dimensions; split the fusion"));
     }
+    check_parts(scheduled)?;
     check_space(scheduled, problem.summary, problem.sizes)
 }
+
+/// Whether loops over whole axes lead to all parts of them, by numbers that are indices.
+fn check_parts(scheduled: &ScheduledFusion) -> Result<()> {
+    let refused = |what: String| {
+        let message = format!("{what}: no loops over the results lead there");
+        Err(Diagnostic::unsupported(code::NEEDS_SEGMENTS, message).note("split the fusion, or schedule it by hand"))
+    };
+    for xform in scheduled.axes.program_xforms() {
+        let Xform::Resize { input, left, right, .. } = *xform else { continue };
+        let name = &scheduled.axes[input].name;
+        if scheduled.axes.widest(input).is_none() {
+            return refused(format!("{name} is part of itself"));
+        }
+        if [left, right].iter().any(|by| scheduled.axes[*by].constant.unsigned_abs() > FARTHEST) {
+            return refused(format!("{name} begins or ends too far from the axis that it is part of"));
+        }
+    }
+    Ok(())
+}
+
+/// Indices by which an axis may begin before or behind one that it is part of: sums of two are numbers of 32 bits.
+const FARTHEST: u64 = 1 << 30;
 
 /// Work that is quickly repeated, however few elements the tensors have.
 const MAX_REPEATED: i64 = 1 << 20;
@@ -49,7 +73,7 @@ fn check_space(scheduled: &ScheduledFusion, summary: &Summary<'_>, sizes: &Sizes
         .note("a reduction would be repeated for each index of a dimension that it does not have; split the fusion"));
     }
     for data in summary.structure.results.iter().map(|tv| &scheduled.tensors[*tv]) {
-        if let Some(axis) = data.indexed().find(|axis| scheduled.axes.widest(*axis) != *axis) {
+        if let Some(axis) = data.indexed().find(|axis| whole_of(scheduled, *axis) != Some(*axis)) {
             let name = &scheduled.fusion.tensors[data.source].name;
             return Err(Diagnostic::unsupported(
                 code::NEEDS_SEGMENTS,

@@ -157,7 +157,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let fill = i64::from(cx.device.sm_count) * i64::from(cx.device.max_threads_per_sm);
     let bytes = full.clone().map(|tensor| tensor.bytes).max().unwrap_or(1);
     let most = if vector * bytes < WORD_BYTES { 2 * MOST_NARROW_STEPS } else { MOST_NARROW_STEPS };
-    let narrower = (widest / vector).min(most);
+    let narrower = (widest / vector).clamp(1, most);
     let mut unroll = (4 / inputs).clamp(1, 4) * narrower;
     while unroll > 1 && total_threads / unroll < 4 * fill {
         unroll /= 2;
@@ -200,7 +200,7 @@ fn aligned_to_sectors<'a>(
     let wider = if written.align % pair == 0 { vector.max(pair) } else { vector };
     // A thread that loads single bytes has the more to do the more of them it stores.
     let is_worth_it = vector > 1 || wider * written.bytes >= WORD_BYTES;
-    (is_narrow && is_worth_it && !starts_sectors).then_some((written, wider))
+    (is_narrow && is_worth_it && run > sector && !starts_sectors).then_some((written, wider))
 }
 
 /// The width of vectors up to the widest with which whole tensors take the fewest accesses; of

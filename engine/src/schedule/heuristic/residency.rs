@@ -151,7 +151,7 @@ impl Model<'_> {
         let reads_again = holding.parameters == Parameters::Reread;
         // At odd places single elements are on their way, one by one where they are used.
         let reread = match (late, self.shifted) {
-            (true, shifted) => !shifted,
+            (true, is_shifted) => !is_shifted,
             (false, true) => reads_again && !holding.turns,
             (false, false) => reads_again && (!holding.turns || self.is_wide()),
         };

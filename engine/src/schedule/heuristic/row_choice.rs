@@ -168,10 +168,13 @@ fn weigh(
     }
     let roomy = model.blocks(registers, shared, threads.threads());
     let bare = model.is_bare();
-    let tight = match () {
-        () if !shape.shifted && model.is_wide() => 0,
-        () if bare && holding.loads == Loads::Ahead => TIGHT_AHEAD,
-        () => TIGHT,
+    // What is as wide in memory as in registers takes what the model says.
+    let tight = if !shape.shifted && model.is_wide() {
+        0
+    } else if bare && holding.loads == Loads::Ahead {
+        TIGHT_AHEAD
+    } else {
+        TIGHT
     };
     let fitting = roomy.or_else(|| model.blocks(registers - tight, shared, threads.threads()));
     // Shifted parameters are converted and masks asked for in each row: with fewer registers than this the

@@ -50,21 +50,30 @@ impl Structure {
             .any(|(tv, data)| stages.earliest(tv) > 0 && data.indexed().any(|axis| reduced.contains(&axis)));
         let consumers = scheduled.all_consumers();
         let results = scheduled.tensors.ids().filter(|tv| consumers[*tv].is_empty()).collect();
-        // Fusions with mixed reductions are refused before anybody asks, and what the program cuts or regroups
-        // is scheduled by hand.
+        // Fusions with mixed reductions are refused before anybody asks, and of what the program widens, cuts or
+        // regroups no heuristic holds rows.
         let is_asked = mixed.is_none() && !scheduled.axes.has_program_xforms();
         let held = (persistent && is_asked).then(|| held_of_rows(scheduled, &reduced)).transpose()?;
-        let widest: BTreeSet<AxisId> =
-            roots_in_use(scheduled).into_iter().map(|root| scheduled.axes.widest(root)).collect();
-        let roots = widest.into_iter().collect();
+        let roots = whole_roots(scheduled).into_iter().collect();
         Ok(Self { reduced, mixed, persistent, roots, results, held })
     }
 }
 
 /// The root axes along which some tensor has elements.
-pub(super) fn roots_in_use(scheduled: &ScheduledFusion) -> BTreeSet<AxisId> {
+fn roots_in_use(scheduled: &ScheduledFusion) -> BTreeSet<AxisId> {
     let axes = scheduled.tensors.values().flat_map(|tv| &tv.axes);
     axes.filter_map(|axis| axis.indexed()).collect()
+}
+
+/// The root axes in use, but for those that are part of another one.
+pub(super) fn whole_roots(scheduled: &ScheduledFusion) -> BTreeSet<AxisId> {
+    let roots = roots_in_use(scheduled);
+    roots.iter().filter_map(|root| whole_of(scheduled, *root)).filter(|whole| roots.contains(whole)).collect()
+}
+
+/// The axis that an axis is part of ([`AxisGraph::widest`](crate::axes::AxisGraph::widest)), if loops run over it.
+pub(super) fn whole_of(scheduled: &ScheduledFusion, axis: AxisId) -> Option<AxisId> {
+    if scheduled.axes.has_program_xforms() { scheduled.axes.widest(axis) } else { Some(axis) }
 }
 
 /// The roots over which reductions reduce, and two reductions that do not agree.

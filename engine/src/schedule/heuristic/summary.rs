@@ -1,7 +1,7 @@
 //! What heuristics ask of a fusion and its sizes.
 
 use super::Sizes;
-use super::structure::{Structure, Unscheduled};
+use super::structure::{Structure, Unscheduled, whole_of};
 use crate::axes::AxisRef;
 use crate::schedule::{ArgClass, AxisId, Io, MemoryAxis, ScheduledFusion, TensorLayout, TvId};
 
@@ -105,11 +105,11 @@ fn global_tensor(scheduled: &ScheduledFusion, sizes: &Sizes, tv: TvId, layout: &
     let indexed = |memory: &MemoryAxis| data.axes[memory.axis].indexed();
     let moving: Vec<(AxisId, &MemoryAxis)> =
         layout.order.iter().filter_map(|memory| Some((indexed(memory)?, memory))).collect();
-    let widest = |axis: AxisId| scheduled.axes.widest(axis);
-    let is_part = |position: usize| moving.get(position).is_some_and(|(axis, _)| widest(*axis) != *axis);
+    let whole = |axis: AxisId| whole_of(scheduled, axis).unwrap_or(axis);
+    let is_part = |position: usize| moving.get(position).is_some_and(|(axis, _)| whole(*axis) != *axis);
     GlobalTensor {
         tv,
-        order: moving.iter().map(|(axis, _)| widest(*axis)).collect(),
+        order: moving.iter().map(|(axis, _)| whole(*axis)).collect(),
         // A part of an axis is no run with what lies around it.
         dense: moving.iter().enumerate().map(|(at, (_, memory))| memory.dense && !is_part(at + 1)).collect(),
         stride_facts: moving.iter().map(|(_, memory)| memory.stride_fact).collect(),

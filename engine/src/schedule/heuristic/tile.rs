@@ -1,6 +1,6 @@
 //! Small pieces that heuristics share.
 
-use super::structure::roots_in_use;
+use super::structure::{whole_of, whole_roots};
 use super::summary::{GlobalTensor, Summary};
 use crate::diag::Result;
 use crate::kernel::{CacheHint, MAX_ACCESS_BYTES};
@@ -144,12 +144,13 @@ impl Caching {
 
 /// Reads every input into registers; returns the copies.
 pub(super) fn cache_inputs(builder: &mut ScheduleBuilder, caching: Caching) -> Result<Vec<TvId>> {
-    let roots = roots_in_use(builder.state());
+    let roots = whole_roots(builder.state());
     let mut caches = Vec::new();
     for input in builder.inputs() {
         let cache = builder.cache_after(input)?;
         let data = &builder.state().tensors[input];
-        let once = roots.iter().all(|root| data.has_root(*root));
+        let own: Vec<AxisId> = data.indexed().filter_map(|axis| whole_of(builder.state(), axis)).collect();
+        let once = roots.iter().all(|root| own.contains(root));
         if once && caching.load != CacheHint::Default {
             builder.set_cache_hint(cache, caching.load)?;
         }
