@@ -168,7 +168,8 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &He
     let along = computed.loops(builder, computing.vector, *threads)?;
     let across = read.loops(builder, staging.vector, *threads)?;
     let grid = bind_loops(builder, grid, &along)?;
-    builder.min_blocks(blocks_of(*threads))?;
+    let elements = computing.tile * staging.tile * e / threads;
+    builder.min_blocks(blocks_of(*threads, builder.inputs().len(), elements))?;
     let their_loops: Vec<Loop> = std::iter::once(grid).chain(across).collect();
     // Neighbours that go to the tile at once, where a vector has several times as many.
     let units = if *unit > 1 && *unit < staging.vector {

@@ -14,6 +14,9 @@ pub(super) const THREADS: i64 = 256;
 /// Threads that a multiprocessor runs at once, and blocks at most.
 const RUNNING_THREADS: i64 = 1024;
 const MOST_BLOCKS: i64 = 16;
+/// Registers of a multiprocessor, and those of a thread for what it does not hold.
+const REGISTERS: i64 = 64 << 10;
+const ADDRESSES: i64 = 32;
 /// Bytes of the narrowest accesses that keep up with memory.
 pub(super) const WORD_BYTES: i64 = 4;
 /// Bytes that memory moves at least.
@@ -40,9 +43,12 @@ pub(super) fn alike(tensors: &[&GlobalTensor]) -> Option<TvId> {
 }
 
 /// Blocks of so many threads that a multiprocessor shall have at once: with a thousand threads each has 64 registers. More are
-/// addresses that are computed far ahead, and with fewer threads less is under way.
-pub(super) fn blocks_of(threads: i64) -> u32 {
-    (RUNNING_THREADS / threads).clamp(1, MOST_BLOCKS) as u32
+/// addresses that are computed far ahead, and with fewer threads less is under way. Of several inputs a thread holds single
+/// elements, so many of each, in a register each.
+pub(super) fn blocks_of(threads: i64, inputs: usize, elements: i64) -> u32 {
+    let held = if inputs > 1 { elements.saturating_mul(inputs as i64) } else { 0 };
+    let running = RUNNING_THREADS.min(REGISTERS / (ADDRESSES + held));
+    (running / threads).clamp(1, MOST_BLOCKS) as u32
 }
 
 /// Indices of several dimensions together.

@@ -507,7 +507,8 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Tr
     let caches = cache_inputs(builder, caching)?;
     let layout = lay_out(builder, params)?;
     let grid = bind_loops(builder, layout.grid, &layout.computing.loops())?;
-    builder.min_blocks(blocks_of(params.threads))?;
+    let elements = params.first.tile * params.second.tile / params.threads;
+    builder.min_blocks(blocks_of(params.threads, builder.inputs().len(), elements))?;
     let mut keep: Vec<(TvId, usize)> = caches.into_iter().map(|cache| (cache, 2)).collect();
     for tensor in &params.staged {
         pass_through_tile(builder, params, (grid, &layout), *tensor, &mut keep)?;
