@@ -26,16 +26,19 @@ pub(super) fn check(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Resul
         )
         .note("one kernel reduces over one set of dimensions; split the fusion"));
     }
-    check_parts(scheduled)?;
+    check_parts(scheduled, problem.summary)?;
     check_space(scheduled, problem.summary, problem.sizes)
 }
 
 /// Whether loops over whole axes lead to all parts of them, by numbers that are indices.
-fn check_parts(scheduled: &ScheduledFusion) -> Result<()> {
+fn check_parts(scheduled: &ScheduledFusion, summary: &Summary<'_>) -> Result<()> {
     let refused = |what: String| {
         let message = format!("{what}: no loops over the results lead there");
         Err(Diagnostic::unsupported(code::NEEDS_SEGMENTS, message).note("split the fusion, or schedule it by hand"))
     };
+    if scheduled.axes.has_program_xforms() && summary.structure.roots.is_empty() {
+        return refused("the result has one element".to_string());
+    }
     for xform in scheduled.axes.program_xforms() {
         let Xform::Resize { input, left, right, .. } = *xform else { continue };
         let name = &scheduled.axes[input].name;
