@@ -1,9 +1,10 @@
 //! What a schedule that somebody wrote asks of sizes.
 
-use crate::axes::{Derivation, Xform};
+use crate::axes::{AxisId, Derivation, Xform};
 use crate::diag::{Diagnostic, Result, code};
 use crate::schedule::heuristic::Sizes;
 use crate::schedule::ir::{Io, ScheduledFusion, Tv};
+use std::collections::BTreeMap;
 
 /// Whether sizes keep what the schedule promises of them, and every element has a place in the loops.
 pub fn check_sizes(scheduled: &ScheduledFusion, sizes: &Sizes) -> Result<()> {
@@ -63,11 +64,18 @@ pub(crate) fn greatest_index(scheduled: &ScheduledFusion, sizes: &Sizes, reach: 
             let end = extent(outer).saturating_mul(step).saturating_add(extent(inner));
             reach.saturating_mul(1 + end / extent(input))
         }
-        // Indices of what is padded run over it, with the widths around.
-        Xform::Resize { input, output, .. } => reach.saturating_mul(2 + (extent(output) - 1) / extent(input)),
         _ => reach,
     };
     let reach = scheduled.axes.xforms().map(|(_, xform)| xform).fold(reach.max(1), padded);
+    // Indices of what is padded run over it, with the widths around. Of parts of one axis no tensor has two.
+    let mut widened: BTreeMap<AxisId, i64> = BTreeMap::new();
+    for (_, xform) in scheduled.axes.xforms() {
+        if let Xform::Resize { input, output, .. } = *xform {
+            let times = widened.entry(output).or_default();
+            *times = (*times).max(2 + (extent(output) - 1) / extent(input));
+        }
+    }
+    let reach = widened.values().fold(reach, |reach, times| reach.saturating_mul(*times));
     // A loop that loads ahead asks whether there is an iteration `stages - 1` further on.
     let ahead = |data: &Tv| {
         let own = data.inline_at.checked_sub(1).and_then(|last| data.loops.get(last));
