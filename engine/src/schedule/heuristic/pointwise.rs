@@ -120,8 +120,13 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     }
     let whole = |tensor: &&GlobalTensor| !tensor.is_part && tensor.order.len() == order.len();
     let full = summary.globals.iter().filter(|tensor| runs(tensor)).filter(whole);
-    let mut vector = fewest_accesses(full.clone(), &inner, widest, &extent);
-    let last_alone = vector > 1
+    let fewest = fewest_accesses(full.clone(), &inner, widest, &extent);
+    // Of several inner dimensions a narrow run is written sector by sector.
+    let several = inner.len() > 1 && !outer.is_empty();
+    let sectors = if several { aligned_to_sectors(full.clone(), &inner, fewest, inner_extent) } else { None };
+    let vector = sectors.map_or(fewest, |(_, wider)| wider);
+    let last_alone = sectors.is_none()
+        && vector > 1
         && last.is_some_and(|last| extent(last) % vector == 0)
         && full.clone().any(|tensor| run_within(tensor, &inner) < inner.len());
     // Rows of the largest tensors that start anywhere are shifted into place.
@@ -131,16 +136,8 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
             let reference = full.clone().find(|tensor| tensor.is_output).unwrap_or(first);
             Some((reference.tv, vector))
         }
-        Some(_) if inner.len() > 1 && !outer.is_empty() => {
-            let written = aligned_to_sectors(full.clone(), &inner, vector, &extent);
-            written.map(|(reference, wider)| {
-                vector = wider;
-                (reference.tv, SECTOR_BYTES / reference.bytes)
-            })
-        }
-        _ => None,
+        _ => sectors.map(|(written, _)| (written.tv, SECTOR_BYTES / written.bytes)),
     };
-    let last_alone = last_alone && align.is_none();
     let padded = inner_extent + align.map_or(0, |(_, to)| to - 1);
     let vectors = ceil_div(padded, vector).max(1);
 
@@ -183,18 +180,17 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
 }
 
 /// The result whose runs are written in parts of sectors by vectors of the given width, as long as these are narrow, if it has
-/// all of the inner axes as one run: it is written sector by sector then. And the width of vectors for that, a pair at least.
+/// all of the inner axes as one run of so many elements: it is written sector by sector then. And the width of vectors for that, a pair at least.
 fn aligned_to_sectors<'a>(
     mut full: impl Iterator<Item = &'a GlobalTensor>,
     inner: &[AxisId],
     vector: i64,
-    extent: &dyn Fn(AxisId) -> i64,
+    run: i64,
 ) -> Option<(&'a GlobalTensor, i64)> {
     let written = full.find(|tensor| tensor.is_output && run_within(tensor, inner) == inner.len())?;
     let sector = SECTOR_BYTES / written.bytes;
     let is_narrow = vector * written.bytes <= WORD_BYTES && sector > 1;
     // Facts do not reach as far as a sector; sizes do.
-    let run = inner.iter().fold(1i64, |n, root| n.saturating_mul(extent(*root)));
     let starts_sectors = run % sector == 0 && written.rows_aligned(vector, inner.len());
     let pair = (WORD_BYTES / written.bytes).clamp(1, 2);
     let wider = if written.align % pair == 0 { vector.max(pair) } else { vector };
