@@ -25,7 +25,7 @@
 use super::context::{Bound, Lowering};
 use crate::axes::Offset;
 use crate::diag::{Diagnostic, Result};
-use crate::kernel::ExprId;
+use crate::kernel::{Expr, ExprId, IndexOp};
 use crate::num::BinaryOp;
 use crate::schedule::{AxisId, RowShift, ShiftId, TensorLayout, TvId, Xform};
 use smallvec::SmallVec;
@@ -63,9 +63,21 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// `x - y >= 0`; as `x >= y` where `x` is a quotient or a remainder. What is divided may be negative where the
+    /// test fails, and the remainder any number then, from which nothing can be taken.
     fn test_not_negative(&mut self, index: ExprId, terms: &mut Vec<ExprId>) {
-        let zero = self.b.int(0);
-        let term = self.b.exprs().binary(BinaryOp::Ge, index, zero);
+        let (mut divided, mut less) = (index, self.b.int(0));
+        while let Expr::Index(IndexOp::Sub, x, y) = self.b.exprs()[divided].expr {
+            less = self.b.exprs().add(less, y);
+            divided = x;
+        }
+        let divisor = match self.b.exprs()[divided].expr {
+            Expr::Index(IndexOp::Div | IndexOp::Mod, _, divisor) => Some(divisor),
+            _ => None,
+        };
+        let is_number = divisor.is_some_and(|divisor| self.b.exprs().as_int(divisor).is_none());
+        let (index, least) = if is_number { (divided, less) } else { (index, self.b.int(0)) };
+        let term = self.b.exprs().binary(BinaryOp::Ge, index, least);
         self.add_term(term, terms);
     }
 
