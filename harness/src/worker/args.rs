@@ -8,7 +8,7 @@ use crate::case::{Case, Dist, InputSpec, Number, Real, TensorSpec, strides, sugg
 use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::{Fusion, Operand, ScalarDef};
 use engine::num::{DType, DTypeClass, Value, storage};
-use engine::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
+use engine::tensor::{Arg, ArgMeta, HostTensor, Offsets, TensorMeta};
 use std::sync::{Mutex, PoisonError};
 
 /// An argument's specification with its declaration: name and data type.
@@ -164,16 +164,13 @@ fn tensor(name: &str, dtype: DType, spec: &TensorSpec) -> Result<HostTensor> {
         return HostTensor::new(meta, data, offset);
     }
     let mut tensor = HostTensor::new(meta, data, offset)?;
-    let mut index = vec![0i64; tensor.rank()];
-    for i in 0..draw.len as u64 {
-        tensor.set(&index, draw.value(i));
-        for axis in (0..index.len()).rev() {
-            index[axis] += 1;
-            if index[axis] < tensor.sizes()[axis] {
-                break;
-            }
-            index[axis] = 0;
-        }
+    let width = dtype.bytes();
+    let drawn = if draw.repeats() { draw.len.min(PERIOD as i64) } else { draw.len };
+    let mut dense = vec![0; drawn as usize * width];
+    fill_drawn(&mut dense, &draw);
+    // In row-major order: of several elements in one place the last stays.
+    for (element, at) in dense.chunks_exact(width).cycle().zip(Offsets::new(&tensor.meta)) {
+        tensor.data[(offset + at) * width..][..width].copy_from_slice(element);
     }
     Ok(tensor)
 }
@@ -181,7 +178,7 @@ fn tensor(name: &str, dtype: DType, spec: &TensorSpec) -> Result<HostTensor> {
 fn fill_dense(data: &mut [u8], draw: &Draw<'_>) {
     let width = draw.dtype.bytes();
     let period = PERIOD as usize * width;
-    if matches!(draw.dist, Dist::Arange(..)) || data.len() <= period {
+    if !draw.repeats() || data.len() <= period {
         return fill_drawn(data, draw);
     }
     let (first, rest) = data.split_at_mut(period);
@@ -249,9 +246,14 @@ struct Draw<'a> {
 }
 
 impl Draw<'_> {
+    /// Whether values repeat after [`PERIOD`] elements.
+    fn repeats(&self) -> bool {
+        !matches!(self.dist, Dist::Arange(..) | Dist::List(_))
+    }
+
     /// Element `i` before conversion to the data type.
     fn value(&self, i: u64) -> Value {
-        let i = if matches!(self.dist, Dist::Arange(..) | Dist::List(_)) { i } else { i % PERIOD };
+        let i = if self.repeats() { i % PERIOD } else { i };
         if self.dtype.is_complex() {
             let imaginary = Draw { dtype: self.dtype.part(), seed: mix(!self.seed), ..*self };
             let real = Draw { seed: self.seed, ..imaginary };

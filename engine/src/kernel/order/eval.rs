@@ -1,7 +1,7 @@
 //! Values of expressions in all threads of a block at once.
 
+use super::floats::Floats;
 use super::slice::Slice;
-use super::sums::Sums;
 use super::word::{Val, Word, mix};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::bind::{BoundLaunch, BoundParam};
@@ -28,7 +28,7 @@ pub(super) struct Eval<'a> {
     memo: SecondaryMap<ExprId, Option<(Val, u64)>>,
     /// What each expression does with its operands.
     codes: PrimaryMap<ExprId, u64>,
-    sums: Sums,
+    floats: Floats,
     clock: u64,
     /// Words computed so far.
     pub(super) work: u64,
@@ -44,10 +44,14 @@ impl<'a> Eval<'a> {
         if launch.params.len() != kernel.params.len() {
             return Err(Diagnostic::bug(format!("kernel {} is launched with other parameters", kernel.name)));
         }
+        let mut floats = Floats::default();
         for (i, param) in launch.params.iter().enumerate() {
             params.push(match param {
                 BoundParam::Scalar { value: Value::Int(number), .. } => Word::Int(*number),
                 BoundParam::Scalar { value: Value::Bool(truth), .. } => Word::Int((*truth).into()),
+                BoundParam::Scalar { value: Value::Float(number), dtype } => {
+                    floats.constant(*dtype, *number, mix(&[2, i as u64]))
+                }
                 _ => Word::Term(mix(&[2, i as u64])),
             });
         }
@@ -68,7 +72,7 @@ impl<'a> Eval<'a> {
             vars: SecondaryMap::new(),
             memo: SecondaryMap::new(),
             codes,
-            sums: Sums::default(),
+            floats,
             clock: 0,
             work: 0,
             tickets: FxHashMap::default(),
@@ -112,13 +116,8 @@ impl<'a> Eval<'a> {
         match node.expr {
             Expr::Const(Value::Int(number)) => Val::int(number),
             Expr::Const(Value::Bool(truth)) => Val::int(truth.into()),
-            Expr::Const(value) => {
-                let term = mix(&[3, value.as_f64().to_bits(), code]);
-                if let Value::Float(number) = value {
-                    self.sums.constant(term, number);
-                }
-                Val::One(Word::Term(term))
-            }
+            Expr::Const(Value::Float(number)) => Val::One(self.floats.constant(dtype, number, code)),
+            Expr::Const(value) => Val::One(Word::Term(mix(&[3, value.as_f64().to_bits(), code]))),
             Expr::Param(param) => Val::One(self.params[param]),
             Expr::Special(special) => self.special(special),
             Expr::Var(var) => match &self.vars[var] {
@@ -129,6 +128,9 @@ impl<'a> Eval<'a> {
             Expr::Cast(a) => {
                 let from = self.kernel.exprs.dtype(a);
                 let value = self.of(a);
+                if dtype.is_float() {
+                    return value.map(threads, |word| self.floats.cast((from, dtype), code, word));
+                }
                 value.map(threads, |word| match word {
                     Word::Int(number) => converted(from, dtype, number).map_or(Word::term(code, &[word]), Word::Int),
                     _ => Word::term(code, &[word]),
@@ -136,6 +138,9 @@ impl<'a> Eval<'a> {
             }
             Expr::Unary(op, a) => {
                 let (from, value) = (self.kernel.exprs.dtype(a), self.of(a));
+                if from.is_float() && dtype.is_float() {
+                    return value.map(threads, |word| self.floats.unary(op, dtype, code, word));
+                }
                 value.map(threads, |word| {
                     let known = word.int().and_then(|number| unary(op, from, number));
                     known.map_or_else(|| Word::term(code, &[word]), Word::Int)
@@ -215,10 +220,10 @@ impl<'a> Eval<'a> {
                 },
             );
         }
-        if op == BinaryOp::Add && dtype.is_float() {
+        if dtype.is_float() && !op.is_predicate() {
             return match (&x, &y) {
-                (Val::One(x), Val::One(y)) => Val::One(self.sums.add(code, *x, *y)),
-                _ => Val::from_fn(threads, |t| self.sums.add(code, x.at(t), y.at(t))),
+                (Val::One(x), Val::One(y)) => Val::One(self.floats.binary(op, dtype, code, *x, *y)),
+                _ => Val::from_fn(threads, |t| self.floats.binary(op, dtype, code, x.at(t), y.at(t))),
             };
         }
         let term = |x: Word, y: Word| Word::term(code, &[x, y]);

@@ -41,6 +41,11 @@ struct Counts {
     odd: bool,
 }
 
+/// Whether somebody writes what an access reads, between the same grid barriers.
+fn is_written_beside(read: &Access, group: &[Access]) -> bool {
+    group.iter().any(|other| other.kind != Kind::Read && other.epoch == read.epoch)
+}
+
 /// What all blocks did.
 #[derive(Default)]
 pub(super) struct Grid {
@@ -49,6 +54,8 @@ pub(super) struct Grid {
     counts: FxHashMap<Counter, Counts>,
     /// Grid barriers of each block.
     pub(super) epochs: Vec<u32>,
+    /// Whether an element is read and written between the same grid barriers of a launch that has some.
+    pub(super) mixed: bool,
     /// Output buffers of which data decides which elements are written.
     pub(super) scattered: SecondaryMap<BufId, bool>,
     sets: Vec<Vec<Counter>>,
@@ -112,6 +119,8 @@ impl Grid {
                 self.order(kernel, group, report, name);
             }
             let (buffer, index) = parts(group[0].element);
+            let synced = self.epochs.iter().any(|epochs| *epochs > 0);
+            self.mixed |= synced && group.iter().any(|x| x.kind == Kind::Read && is_written_beside(x, group));
             let writes = group.iter().filter(|access| access.kind != Kind::Read);
             if writes.clone().next().is_none() && report.is_exhaustive() && !kernel.buffers[buffer].zeroed {
                 report.alarm(AlarmKind::Uninitialised, Some(group[0].stmt), || {

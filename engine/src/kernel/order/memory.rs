@@ -24,8 +24,10 @@ pub(super) struct Memory {
     written: SecondaryMap<BufId, bool>,
     /// Whether data decided somewhere which element is written.
     pub(super) is_spoilt: bool,
-    /// What was written to global memory, by buffer and element.
-    pub(super) global: FxHashMap<u64, Word>,
+    /// Grid barriers of the block so far.
+    epoch: u32,
+    /// What was written to global memory between two grid barriers, by buffer and element.
+    pub(super) global: FxHashMap<(u32, u64), Word>,
 }
 
 /// What the local and shared buffers of a block hold.
@@ -65,6 +67,7 @@ impl Memory {
             is_local,
             written,
             is_spoilt: false,
+            epoch: 0,
             global: FxHashMap::default(),
         }
     }
@@ -77,6 +80,12 @@ impl Memory {
             }
         }
         self.spoilt = SecondaryMap::new();
+        self.epoch = 0;
+    }
+
+    /// The block passes a grid barrier: what blocks wrote for each other may be read.
+    pub(super) fn pass_grid(&mut self) {
+        self.epoch += 1;
     }
 
     fn place(&self, buffer: BufId, index: i64, thread: usize) -> Option<usize> {
@@ -117,7 +126,8 @@ impl Memory {
             match place {
                 Some(place) => self.own[buffer][place],
                 // Of the rest it is the element that decides, as long as it is the same in memory: inputs are,
-                // and what blocks write for each other is read behind all writes.
+                // and what blocks write for each other is read behind all writes, or between grid barriers
+                // between which nobody writes it.
                 None => {
                     let own = if self.is_local[buffer] { thread as u64 } else { 0 };
                     let (at, lane) = match word {
@@ -125,7 +135,8 @@ impl Memory {
                         Word::Term(_) => (word, lane),
                         Word::Any => return Word::Any,
                     };
-                    Word::Term(mix(&[7, id, at.bits(), lane.into(), own, self.spoilt[buffer]]))
+                    let time = if self.written[buffer] { u64::from(self.epoch) } else { 0 };
+                    Word::Term(mix(&[7, id, at.bits(), lane.into(), own, self.spoilt[buffer], time]))
                 }
             }
         };
@@ -150,10 +161,10 @@ impl Memory {
                 self.spoilt.set(buffer, mix(&[8, self.spoilt[buffer], index.at(t).bits(), value.at(t).bits()]));
                 return;
             };
-            let (place, key) = (self.place(buffer, at, t), element(buffer, at));
+            let (place, key) = (self.place(buffer, at, t), (self.epoch, element(buffer, at)));
             let old = match place {
                 Some(place) => self.own[buffer][place],
-                None if global => self.global.get(&key).copied().unwrap_or(Word::Term(mix(&[9, key]))),
+                None if global => self.global.get(&key).copied().unwrap_or(Word::Term(mix(&[9, key.0.into(), key.1]))),
                 None => return,
             };
             let mut new = value.at(t);
@@ -172,7 +183,8 @@ impl Memory {
     }
 
     /// A thread counts: elements of global memory hold what was added, in whatever order.
-    pub(super) fn count(&mut self, key: u64, value: u64) {
+    pub(super) fn count(&mut self, element: u64, value: u64) {
+        let key = (self.epoch, element);
         let old = self.global.get(&key).map_or(0, |word| word.bits());
         self.global.insert(key, Word::Term(old.wrapping_add(mix(&[10, value]))));
     }

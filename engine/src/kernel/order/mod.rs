@@ -19,11 +19,12 @@
 //!
 //! The same interpreter proves that a change of a kernel changes nothing: [`compare_at`] holds two expressions
 //! against each other wherever a statement is executed, and [`result_terms`] says by which terms of the inputs each
-//! element that a kernel writes is computed; adding zero to a sum that begins with it changes none ([`sums`]).
+//! element that a kernel writes is computed; adding zero to a sum that begins with it changes none ([`floats`]).
 
 mod eval;
 mod events;
 mod flights;
+mod floats;
 mod grid;
 mod guards;
 mod mask;
@@ -33,7 +34,6 @@ mod report;
 mod run;
 mod slice;
 mod statements;
-mod sums;
 #[cfg(test)]
 mod tests;
 mod word;

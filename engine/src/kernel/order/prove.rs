@@ -54,22 +54,26 @@ pub fn compare_at(kernel: &Kernel, launch: &BoundLaunch, stmt: usize, exprs: (Ex
 /// By which terms of the inputs each element is computed that a launch writes to global memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResultTerms {
-    /// Buffer and element as one number, and the term; sorted.
-    elements: Vec<(u64, u64)>,
+    /// Grid barriers before it was written, buffer and element as one number, and the term; sorted.
+    elements: Vec<(u32, u64, u64)>,
     /// Whether they say all: the launch is in order whatever memory holds, and every block was looked at.
     pub exhaustive: bool,
 }
 
 /// The terms of a launch. Of two kernels that write equal terms, both of them exhaustive, the results are equal
 /// whatever memory holds, collisions of 64-bit hashes aside. What blocks write for each other counts as results,
-/// and what they read of it as inputs.
+/// and what they read of it as inputs: of two kernels that write the same up to a grid barrier, memory is the same
+/// behind it, as long as nobody reads between two barriers what is written between them.
 pub fn result_terms(kernel: &Kernel, launch: &BoundLaunch) -> Result<ResultTerms> {
     let slice = Slice::new(kernel, true, &[]);
     let mut run = Run::new(kernel, launch, &slice, None)?;
     run.all();
-    let mut elements: Vec<(u64, u64)> = run.memory.global.iter().map(|(key, word)| (*key, word.bits())).collect();
+    let mut elements: Vec<(u32, u64, u64)> =
+        run.memory.global.iter().map(|((epoch, key), word)| (*epoch, *key, word.bits())).collect();
     elements.sort_unstable();
     let defined = run.memory.global.values().all(|word| *word != Word::Any);
-    let synced = run.grid.epochs.iter().any(|epochs| *epochs > 0);
-    Ok(ResultTerms { elements, exhaustive: run.report.is_proof() && !synced && defined && !run.memory.is_spoilt })
+    Ok(ResultTerms {
+        elements,
+        exhaustive: run.report.is_proof() && !run.grid.mixed && defined && !run.memory.is_spoilt,
+    })
 }

@@ -296,6 +296,7 @@ impl<'a> Run<'a> {
                 self.published.syncs.push((self.time, guard));
                 if scope == Scope::Grid {
                     self.published.grid_syncs.push(self.time);
+                    self.memory.pass_grid();
                 }
                 if guard == ROOT { self.close_interval() } else { self.barrier(guard, None) }
             }

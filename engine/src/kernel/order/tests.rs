@@ -1,7 +1,7 @@
 //! Kernels that are right, and the same with one thing wrong; proofs that a change changes nothing.
 
 use super::AlarmKind::{self, *};
-use super::{OrderReport, check_order, compare_at, result_terms};
+use super::{OrderReport, ResultTerms, check_order, compare_at, result_terms};
 use crate::kernel::{BoundLaunch, Kernel, bind, parse, verify};
 use crate::num::{BinaryOp, DType};
 use crate::tensor::{ArgMeta, TensorMeta};
@@ -173,10 +173,6 @@ fn equal_values_and_equal_results_are_proven() {
     let agree = |a, b| compare_at(&kernel, &launch, 1, (a, b)).unwrap_or_else(|error| panic!("{error}"));
     assert!(agree(all, yes).is_proof());
     assert_eq!((agree(many, yes).executed, agree(many, yes).differing), (128, 2));
-    let terms = |body: &str| {
-        let (kernel, launch) = read(body);
-        result_terms(&kernel, &launch).unwrap_or_else(|error| panic!("{error}"))
-    };
     let direct = terms(&format!("{LOAD} let w: f32 = shuffle xor v, 1\n {STORE}"));
     let staged = "store s[threadIdx.x] = v\n sync block\n";
     let swapped = "let w: f32 = load s[threadIdx.x + 1 - threadIdx.x % 2 * 2]\n";
@@ -195,4 +191,56 @@ fn equal_values_and_equal_results_are_proven() {
     };
     assert!(sum("0.0f32", " + 0.0f32"));
     assert!(!sum("v", " + 0.0f32") && !sum("0.0f32", " + 1.0f32") && !sum("0.0f32", " + -0.0f32"));
+}
+
+/// The terms of what statements write.
+fn terms(body: &str) -> ResultTerms {
+    let (kernel, launch) = read(body);
+    result_terms(&kernel, &launch).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn what_vanishes_is_proven_to_vanish() {
+    let vanishes = |more: &str| {
+        terms(&format!("{LOAD} let u: f32 = 0.0f32 + v\n let w: f32 = u + {more}\n {STORE}"))
+            == terms(&format!("{LOAD} let w: f32 = 0.0f32 + v\n {STORE}"))
+    };
+    let zeros = [
+        "tanh(0.0f32)",
+        "(2.0f32 - 4.0f32 / 2.0f32)",
+        "f32(0.0f16)",
+        "0.0f32 * f32(v < 1.0f32)",
+        "f32(n < 5) * 0.0f32",
+        "0.0f32 * exp(1.0f32)",
+        "sqrt(0.0f32) * rsqrt(f32(as_data(n)))",
+    ];
+    for zero in zeros {
+        assert!(vanishes(zero), "{zero}");
+    }
+    // Infinities and NaN, signs, and results that differ from device to device.
+    let others =
+        ["0.0f32 * v", "0.0f32 * exp(1000.0f32)", "0.0f32 * -1.0f32", "neg(0.0f32)", "(exp(1.0f32) - exp(1.0f32))"];
+    for other in others {
+        assert!(!vanishes(other), "{other}");
+    }
+}
+
+#[test]
+fn results_behind_grid_barriers_are_proven() {
+    let write = "store scratch[blockIdx.x * 64 + threadIdx.x] =";
+    let body = |first: &str, thread: &str| {
+        let read = format!("let w: f32 = load.global scratch[127 - (blockIdx.x * 64 + {thread})]\n");
+        format!("{LOAD} {write} {first}\n sync grid\n {read} {STORE}")
+    };
+    let plain = terms(&body("v", "threadIdx.x"));
+    assert!(plain.exhaustive && plain == terms(&body("v", "(threadIdx.x + 0 * n)")));
+    assert_ne!(plain, terms(&body("v + 1.0f32", "threadIdx.x")));
+    assert_ne!(plain, terms(&body("v", "(63 - threadIdx.x)")));
+    // What is read before a barrier is what was there before.
+    let own = "load.global scratch[blockIdx.x * 64 + threadIdx.x]\n";
+    let behind = terms(&format!("{LOAD} {write} v\n sync grid\n let w: f32 = {own} {STORE}"));
+    let before = terms(&format!("{LOAD} let w: f32 = {own} sync grid\n {write} v\n {STORE}"));
+    assert!(behind.exhaustive && before.exhaustive && behind != before);
+    // Nor is memory the same to those who read and write it between the same barriers.
+    assert!(!terms(&format!("{LOAD} sync grid\n {write} v\n let w: f32 = {own} {STORE}")).exhaustive);
 }

@@ -109,7 +109,7 @@ impl Val {
     }
 
     /// An operation on one operand.
-    pub(super) fn map(&self, threads: usize, f: impl Fn(Word) -> Word) -> Self {
+    pub(super) fn map(&self, threads: usize, mut f: impl FnMut(Word) -> Word) -> Self {
         match self {
             Val::One(word) => Val::One(f(*word)),
             _ => Self::from_fn(threads, |t| f(self.at(t))),

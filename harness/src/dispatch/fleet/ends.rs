@@ -203,7 +203,9 @@ impl Fleet<'_> {
             let note = format!("Xid {code} ({}) came on {} while it ran", xid_facts(*code).words, unit.label);
             outcome.detail = if outcome.detail.is_empty() { note } else { format!("{}\n{note}", outcome.detail) };
         }
-        if let ("oom.device", Some(words)) = (outcome.outcome.as_str(), self.robbed(unit)) {
+        if outcome.outcome == "oom.device"
+            && let Some(words) = self.robbed(unit)
+        {
             outcome.detail = format!("{}\n{words}", outcome.detail);
         }
         if !changes.is_empty() {
@@ -222,6 +224,55 @@ impl Fleet<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::case::Case;
+    use crate::device::{Nvidia, Nvml, NvmlNews};
+    use crate::dispatch::{RunPlan, SlotSpec};
+    use crate::proto::DeviceSpec;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    /// Counts how often a GPU is looked at.
+    #[derive(Default)]
+    struct Counted(AtomicUsize);
+
+    impl Nvml for Counted {
+        fn survey(&self) -> Nvidia {
+            Nvidia::default()
+        }
+        fn look(&self, _uuid: &str) -> Result<Gpu, Silent> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Ok(Gpu::default())
+        }
+        fn listen(&self, _uuids: &[String], _tick: Duration, _hear: &mut dyn FnMut(NvmlNews) -> bool) {}
+        fn worker_device(&self, uuid: &str, threads: u32) -> DeviceSpec {
+            DeviceSpec::Played { uuid: uuid.into(), threads, times: None }
+        }
+    }
+
+    /// How often the GPU is looked at for a case with an outcome.
+    #[track_caller]
+    fn check_looks(outcome: &str, verdict: Verdict, wanted: usize) {
+        let nvml = Arc::new(Counted::default());
+        let gpu = Gpu { uuid: "GPU-a".into(), ..Gpu::default() };
+        let device = nvml.worker_device("GPU-a", 1);
+        let slot = SlotSpec { device, label: "gpu0".into(), env: Vec::new(), gpu: Some(gpu) };
+        let mut plan = RunPlan::plain(vec![slot], "harness".into(), "none".into());
+        plan.nvml = Some(nvml.clone());
+        let fleet = Fleet::new(&plan, Instant::now());
+        let job = Job::new(Arc::new(Case { id: "A.b".into(), ..Case::default() }), 0);
+        fleet.began(0, "w0", &job);
+        let end = End { job: &job, worker: "w0", start_ns: 0, death: None, tainted: false };
+        fleet.ended(0, &end, &mut Outcome::of(verdict, outcome, ""), &|_| {});
+        assert_eq!(nvml.0.load(Ordering::SeqCst), wanted, "{outcome}");
+    }
+
+    #[test]
+    fn only_a_case_in_trouble_asks_nvml() {
+        // An answer takes half a millisecond, and more with several GPUs: as long as most cases.
+        check_looks("pass", Verdict::Pass, 0);
+        check_looks("fail.numerics", Verdict::Fail, 0);
+        check_looks("oom.device", Verdict::Fail, 1);
+    }
 
     #[test]
     fn memory_is_only_missed_where_nobody_else_is() {
