@@ -101,6 +101,7 @@ pub fn start(cases: Vec<Case>, exe: &Path, workers: usize, work_dir: &Path, bles
         slots: Vec::new(),
         learnt: BTreeMap::new(),
         tried: BTreeMap::new(),
+        known: BTreeMap::new(),
         devices: plan.slots.iter().map(|slot| slot.label.clone()).collect(),
     };
     let queue = Queue::new(&cases, policy);

@@ -452,6 +452,7 @@ mod tests {
             devices: names.clone(),
             learnt: BTreeMap::new(),
             tried,
+            known: BTreeMap::new(),
         };
         Cross::new(&cases, policy, &names)
     }

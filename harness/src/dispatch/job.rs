@@ -23,12 +23,25 @@ pub(crate) struct Job {
     pub(crate) pin: Option<usize>,
     /// Workers that died on receiving it, before it began.
     pub(crate) strikes: u32,
+    /// How long it took before, in nanoseconds; 0 where nobody knows.
+    pub(crate) expected_ns: u64,
 }
 
 impl Job {
     /// The first attempt at a case.
     pub(crate) fn new(case: Arc<Case>, seed: u64) -> Self {
-        Self { case, attempt: 0, repeat: 0, seed, fresh: false, alone: false, avoid: None, pin: None, strikes: 0 }
+        Self {
+            case,
+            attempt: 0,
+            repeat: 0,
+            seed,
+            fresh: false,
+            alone: false,
+            avoid: None,
+            pin: None,
+            strikes: 0,
+            expected_ns: 0,
+        }
     }
 
     /// Whether it is the same attempt at the same case.

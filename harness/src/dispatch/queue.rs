@@ -35,6 +35,8 @@ pub(crate) struct RunPolicy {
     pub(crate) slots: Vec<SlotSpec>,
     /// By case, what a run had tried that is gone on with: its failures count.
     pub(crate) tried: BTreeMap<String, Vec<CaseResult>>,
+    /// What is known of cases from before, by id.
+    pub(crate) known: BTreeMap<String, Known>,
 }
 
 impl RunPolicy {
@@ -60,7 +62,8 @@ impl RunPolicy {
     }
 }
 
-/// A slot may hold so many times fewer jobs taken ahead than wait for each slot.
+/// A slot may hold so many times fewer jobs taken ahead than wait for each slot, and jobs that take
+/// so many times less.
 const HELD_SHARE: usize = 4;
 
 /// The shared queue.
@@ -88,7 +91,8 @@ impl Queue {
         let mut state = QueueState { live: vec![true; policy.devices.len()], ..QueueState::default() };
         let mut begun = VecDeque::new();
         for case in cases {
-            let job = Job::new(case.clone(), policy.seed);
+            let expected_ns = policy.known.get(&case.id).and_then(|known| known.dur_ns).unwrap_or(0);
+            let job = Job { expected_ns, ..Job::new(case.clone(), policy.seed) };
             match policy.tried.get(&case.id) {
                 Some(tried) => begun.extend(state.go_on(job, tried, &policy)),
                 None => state.waiting.push_back(job),
@@ -199,22 +203,33 @@ impl Source for Queue {
         self.policy.closed(self.lock().failed).is_some()
     }
 
-    fn ahead(&self, slot: usize, held: usize, wanted: usize) -> Vec<Job> {
+    fn ahead(&self, slot: usize, held: &VecDeque<Job>, wanted: usize) -> Vec<Job> {
         let mut state = self.lock();
         if self.policy.closed(state.failed).is_some() {
             return Vec::new();
         }
         // Near the end of the run, what one slot holds might keep another one idle: with each
         // case it may hold fewer. None at all would have it compile the last hundreds itself.
-        let slots = state.live.iter().filter(|live| **live).count().max(1);
-        let fair = |waiting: usize| waiting / (HELD_SHARE * slots);
+        let parts = HELD_SHARE * state.live.iter().filter(|live| **live).count().max(1);
+        let expected = |jobs: &VecDeque<Job>| jobs.iter().map(|job| job.expected_ns).sum::<u64>();
+        let (mut held_ns, fair_ns) = (expected(held), expected(&state.waiting) / parts as u64);
+        let plain = |job: &Job| !job.fresh && !job.alone && job.attempt == 0 && job.repeat == 0;
         let mut jobs = Vec::new();
-        while held + jobs.len() < wanted.min(fair(state.waiting.len())) {
-            let plain = |job: &Job| !job.fresh && !job.alone && job.attempt == 0 && job.repeat == 0;
+        while held.len() + jobs.len() < wanted.min(state.waiting.len() / parts) {
             let suits = |job: &Job| plain(job) && !self.unsuited(&state, slot, job);
-            let Some(at) = state.waiting.iter().position(suits) else { break };
+            // The longest first, as others do. Once they take its share of the time, short ones from the end keep the
+            // compiling threads at work.
+            let at = match held_ns < fair_ns || fair_ns == 0 {
+                true => state.waiting.iter().position(suits),
+                false => {
+                    let short = |job: &Job| suits(job) && job.expected_ns <= fair_ns / wanted as u64;
+                    state.waiting.iter().rposition(suits).filter(|at| short(&state.waiting[*at]))
+                }
+            };
+            let Some(job) = at.and_then(|at| state.waiting.remove(at)) else { break };
             state.in_flight += 1;
-            jobs.extend(state.waiting.remove(at));
+            held_ns += job.expected_ns;
+            jobs.push(job);
         }
         jobs
     }
@@ -299,6 +314,7 @@ mod tests {
             devices: devices.iter().map(|name| (*name).to_string()).collect(),
             slots: Vec::new(),
             tried: BTreeMap::new(),
+            known: BTreeMap::new(),
         };
         change(&mut policy);
         Queue::new(&ids.iter().map(|id| case(id)).collect::<Vec<_>>(), policy)
@@ -385,7 +401,7 @@ mod tests {
         let job = take(&fast, 0, "a");
         assert_eq!(settle(&fast, 0, &job, Verdict::Crash), Some(Verdict::Crash));
         assert!(matches!(fast.take(0), Take::Done));
-        assert!(fast.closed() && fast.ahead(0, 0, 8).is_empty());
+        assert!(fast.closed() && fast.ahead(0, &VecDeque::new(), 8).is_empty());
         let rest = fast.rest(false, "");
         assert_eq!((rest.len(), rest[0].outcomes[0].as_str()), (1, "not_run.fail_fast"));
         let late = queue(&["a"], &["g0"], |policy| policy.deadline = Some(Instant::now()));
@@ -472,26 +488,50 @@ mod tests {
         let ids: Vec<String> = (0..80).map(|i| i.to_string()).collect();
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         let queue = queue(&ids, &["g0", "g1"], |_| {});
-        assert_eq!(queue.ahead(0, 0, 4).len(), 4);
+        let mut held: VecDeque<Job> = queue.ahead(0, &VecDeque::new(), 4).into();
+        assert_eq!(held.len(), 4);
         // 76 wait: 9 for each slot, of which it has some.
-        assert_eq!(queue.ahead(0, 4, 48).len(), 5);
-        assert_eq!(queue.ahead(0, 9, 48).len(), 0);
-        let mut held = 0;
+        held.extend(queue.ahead(0, &held, 48));
+        assert_eq!(held.len(), 9);
+        assert_eq!(queue.ahead(0, &held, 48).len(), 0);
         while let Take::Job(job) = queue.take(1) {
-            let more = queue.ahead(1, held, 48);
-            held += more.len();
+            let more = queue.ahead(1, &VecDeque::new(), 48);
             let waiting = queue.lock().waiting.len();
-            assert!(held <= 9 && (more.is_empty() || held <= 1 + waiting / 8), "{held} with {waiting}");
+            assert!(more.len() <= 9.min(1 + waiting / 8), "{} with {waiting}", more.len());
             settle(&queue, 1, &job, Verdict::Pass);
             for job in more {
                 assert_eq!(settle(&queue, 1, &job, Verdict::Pass), Some(Verdict::Pass));
             }
-            held = 0;
         }
         // A slot that is gone leaves the rest to the other.
         let queue = super::tests::queue(&ids, &["g0", "g1"], |_| {});
         queue.leave(1);
-        assert_eq!(queue.ahead(0, 0, 48).len(), 16);
+        assert_eq!(queue.ahead(0, &VecDeque::new(), 48).len(), 16);
+    }
+
+    #[test]
+    fn a_slot_holds_no_more_time_than_its_share() {
+        // Ten that take 100 each, and 190 that take 1.
+        let ids: Vec<String> = (0..200).map(|i| i.to_string()).collect();
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let queue = queue(&ids, &["g0", "g1"], |policy| {
+            let of = |(at, id): (usize, &&str)| {
+                let dur_ns = Some(if at < 10 { 100_000 } else { 1_000 });
+                (id.to_string(), Known { dur_ns, failed: false })
+            };
+            policy.known = ids.iter().enumerate().map(of).collect();
+        });
+        let mut held: VecDeque<Job> = queue.ahead(0, &VecDeque::new(), 24).into();
+        let long = |held: &VecDeque<Job>| held.iter().filter(|job| job.expected_ns == 100_000).count();
+        // An eighth of 1190 are 148: two long ones, and short ones for the threads that compile.
+        assert_eq!((held.len(), long(&held)), (22, 2));
+        // What was begun makes room for the next of the long ones.
+        held.pop_front();
+        held.truncate(10);
+        held.extend(queue.ahead(0, &held, 24));
+        assert_eq!((held.len(), long(&held)), (21, 2));
+        // The other one finds long ones too.
+        assert_eq!(long(&queue.ahead(1, &VecDeque::new(), 24).into()), 2);
     }
 
     #[test]
@@ -499,7 +539,7 @@ mod tests {
         let queue = queue(&["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"], &["g0"], |_| {});
         let job = take(&queue, 0, "0");
         assert_eq!(settle(&queue, 0, &job, Verdict::Fail), None);
-        let held: Vec<String> = queue.ahead(0, 0, 48).iter().map(|job| job.case.id.clone()).collect();
+        let held: Vec<String> = queue.ahead(0, &VecDeque::new(), 48).iter().map(|job| job.case.id.clone()).collect();
         assert_eq!(held, ["1", "2"]);
         assert!(take(&queue, 0, "0").fresh);
     }

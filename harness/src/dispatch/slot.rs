@@ -424,7 +424,7 @@ impl Slot<'_> {
             return;
         }
         self.tell_held();
-        ahead.extend(self.source.ahead(self.index, ahead.len(), wanted));
+        ahead.extend(self.source.ahead(self.index, ahead, wanted));
         live.prepare(ahead.iter().skip(known).map(|job| &*job.case));
     }
 

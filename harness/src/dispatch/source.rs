@@ -3,6 +3,7 @@
 
 use super::job::Job;
 use crate::outcome::{CaseResult, Conclusion};
+use std::collections::VecDeque;
 
 /// What a slot gets.
 #[derive(Debug)]
@@ -33,8 +34,8 @@ pub(crate) trait Source: Sync {
 
     /// Jobs that this slot will most likely run next, so that they can be
     /// prepared; they are taken as by [`Source::take`]. The slot has `held` such jobs and
-    /// wants `wanted`.
-    fn ahead(&self, slot: usize, held: usize, wanted: usize) -> Vec<Job> {
+    /// wants `wanted` in all.
+    fn ahead(&self, slot: usize, held: &VecDeque<Job>, wanted: usize) -> Vec<Job> {
         let _ = (slot, held, wanted);
         Vec::new()
     }

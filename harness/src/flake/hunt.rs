@@ -153,10 +153,10 @@ impl Source for Hunt {
         }
     }
 
-    fn ahead(&self, slot: usize, held: usize, wanted: usize) -> Vec<Job> {
+    fn ahead(&self, slot: usize, held: &VecDeque<Job>, wanted: usize) -> Vec<Job> {
         let mut state = self.lock();
         let mut picks = Vec::new();
-        while held + picks.len() < wanted && state.hunter.arm() != Arm::Alone {
+        while held.len() + picks.len() < wanted && state.hunter.arm() != Arm::Alone {
             let NextRepeat::Pick(pick) = state.hunter.next(self.spent()) else { break };
             state.at[slot].push_back(pick);
             picks.push((pick, state.strikes[pick.case]));

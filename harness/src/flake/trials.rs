@@ -216,10 +216,10 @@ impl Source for Trials {
         running.job(slot).map_or(Take::Wait, |job| Take::Job(Box::new(job)))
     }
 
-    fn ahead(&self, slot: usize, held: usize, wanted: usize) -> Vec<Job> {
+    fn ahead(&self, slot: usize, held: &VecDeque<Job>, wanted: usize) -> Vec<Job> {
         let mut state = self.lock();
         let Some(running) = &mut state.at[slot] else { return Vec::new() };
-        (held..wanted).map_while(|_| running.job(slot)).collect()
+        (held.len()..wanted).map_while(|_| running.job(slot)).collect()
     }
 
     fn settle(&self, job: &Job, result: &mut CaseResult) -> Settled {

@@ -71,6 +71,7 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
     store.select(&ids, &chosen.outstanding, &job);
     let plan = setup::plan(options, &devices, &store);
     let mut policy = setup::policy(options, &plan, &history, quarantine.clone());
+    policy.known.clone_from(&known);
     let left = TimeLeft::new(cases.iter().map(|case| case.id.as_str()), &known, plan.slots.len());
     let progress = runs::progress(&options.record, ids.len(), labels(&plan), left);
     for note in devices.notes.iter().chain(&chosen.notes) {

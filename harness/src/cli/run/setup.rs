@@ -187,6 +187,7 @@ pub(super) fn policy(options: &RunOptions, plan: &RunPlan, history: &History, qu
         devices: plan.slots.iter().map(SlotSpec::device_name).collect(),
         slots: plan.slots.clone(),
         tried: BTreeMap::new(),
+        known: BTreeMap::new(),
     }
 }
 

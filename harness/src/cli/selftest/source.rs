@@ -144,9 +144,9 @@ impl Source for Faults {
     }
 
     /// The rest of the slot's unit: what comes after it may be another slot's.
-    fn ahead(&self, slot: usize, held: usize, wanted: usize) -> Vec<Job> {
+    fn ahead(&self, slot: usize, held: &VecDeque<Job>, wanted: usize) -> Vec<Job> {
         let mut state = self.lock();
-        (held..wanted).map_while(|_| state.hand_out(slot)).collect()
+        (held.len()..wanted).map_while(|_| state.hand_out(slot)).collect()
     }
 
     fn settle(&self, job: &Job, result: &mut CaseResult) -> Settled {
