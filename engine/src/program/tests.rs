@@ -78,7 +78,7 @@ fn values_that_are_alive_at_once_lie_apart_and_tightly() {
 
 #[test]
 fn a_chain_of_segments_needs_two_places() {
-    // Each sum over the other axis is a kernel of its own.
+    // Each sum over the other axis is a kernel of its own; what lies between is too much to be done again.
     let mut text = String::from("fusion @chain(%x: f32[?, ?]) {\n");
     let mut last = "x".to_owned();
     for i in 0..6 {
@@ -86,6 +86,10 @@ fn a_chain_of_segments_needs_two_places() {
         text += &format!("  %s{i} = sum %{last} axes({})\n  %b{i} = broadcast %s{i} flags({flags})\n", 1 - i % 2);
         text += &format!("  %y{i} = mul %{last}, %b{i}\n");
         last = format!("y{i}");
+        for more in 0..8 {
+            text += &format!("  %z{i}_{more} = tanh %{last}\n");
+            last = format!("z{i}_{more}");
+        }
     }
     text += &format!("  return %{last}\n}}");
     let program = program(&text, &[&[64, 128]]);

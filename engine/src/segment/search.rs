@@ -24,6 +24,8 @@ const MOST_REPEATED: usize = 8;
 /// What these may read, in parts of their result, if it need not be stored for others:
 /// it is neither written nor read then.
 const MORE_READ: (i64, i64) = (3, 2);
+/// A tensor that is so many times smaller than another is stored rather than the other: what a row has once, not its elements.
+const SMALLER: i64 = 16;
 
 /// The groups of operations, each in order of definition. Operations that no kernel
 /// computes are alone, but for those that a library computes with a product.
@@ -35,8 +37,10 @@ pub(super) fn search<'a>(facts: &'a OpFacts<'a>) -> Groups<'a> {
     search.join_readers();
     search.join_neighbours();
     let mut groups = Groups::new(facts, search.in_order());
-    groups.repeat_cheap();
+    // What one group repeats is not stored for another one any more, which may then repeat what it is made of.
+    while groups.repeat_cheap() {}
     groups.drop_dead();
+    groups.join_repeated();
     groups
 }
 
@@ -272,8 +276,9 @@ impl<'a> Groups<'a> {
     }
 
     /// Adds to groups the cheap operations whose results they read, where what those
-    /// read is in memory anyway and not much more.
-    fn repeat_cheap(&mut self) {
+    /// read is in memory anyway and not much more; whether there were any.
+    fn repeat_cheap(&mut self) -> bool {
+        let mut repeated = false;
         let stored: BTreeSet<TensorId> = (0..self.ops.len()).flat_map(|position| self.results(position)).collect();
         for position in 0..self.ops.len() {
             if self.ops[position].iter().any(|op| self.facts.host[*op]) {
@@ -287,10 +292,57 @@ impl<'a> Groups<'a> {
                 more.sort_unstable();
                 if is_one_kernel(self.facts, &more) {
                     self.ops[position] = more;
+                    repeated = true;
                 }
             }
         }
         *self = Self::new(self.facts, std::mem::take(&mut self.ops));
+        repeated
+    }
+
+    /// Joins groups that read the same tensor now that they repeat what made others of it.
+    fn join_repeated(&mut self) {
+        let mut later = 1;
+        while later < self.ops.len() {
+            match (0..later).find(|earlier| self.repeats_with(*earlier, later)) {
+                Some(earlier) => {
+                    let mut all = std::mem::take(&mut self.ops);
+                    let gone = all.remove(later);
+                    all[earlier].extend(gone);
+                    all[earlier].sort_unstable();
+                    all[earlier].dedup();
+                    *self = Self::new(self.facts, all);
+                }
+                None => later += 1,
+            }
+        }
+    }
+
+    /// Whether a group can be computed with an earlier one, of which both repeat something and read the same.
+    fn repeats_with(&self, earlier: usize, later: usize) -> bool {
+        let repeats =
+            |position: usize| self.ops[position].iter().any(|op| self.holders[*op].first() != Some(&position));
+        let reads = |position: usize| -> BTreeSet<TensorId> {
+            let group = &self.ops[position];
+            let read = group.iter().flat_map(|op| self.facts.fusion.tensor_inputs(*op));
+            read.filter(|tensor| !self.facts.fusion.is_result_of(*tensor, group)).collect()
+        };
+        if !repeats(earlier) || !repeats(later) {
+            return false;
+        }
+        let (before, own) = (reads(earlier), reads(later));
+        // Where the earlier one runs, what groups between them make is not there.
+        let made_late = |tensor: &TensorId| {
+            let definition = self.facts.fusion.definition(*tensor);
+            definition.is_some_and(|op| self.holders[op].first().is_some_and(|holder| *holder >= earlier))
+        };
+        if before.is_disjoint(&own) || own.iter().any(made_late) {
+            return false;
+        }
+        let mut ops: Vec<OpId> = self.ops[earlier].iter().chain(&self.ops[later]).copied().collect();
+        ops.sort_unstable();
+        ops.dedup();
+        is_one_kernel(self.facts, &ops)
     }
 
     /// A tensor that a group reads from another.
@@ -322,6 +374,11 @@ impl<'a> Groups<'a> {
             if group.binary_search(&op).is_ok() {
                 continue;
             }
+            let is_small = next != tensor && facts.bytes[next].saturating_mul(SMALLER) <= facts.bytes[tensor];
+            if is_small && self.is_costly(next, stored) {
+                read = read.saturating_add(facts.bytes[next].saturating_mul(2));
+                continue;
+            }
             if cone.len() >= MOST_REPEATED || !is_cheap(facts, op) {
                 return None;
             }
@@ -333,6 +390,22 @@ impl<'a> Groups<'a> {
         let stays = facts.returned[tensor] || facts.readers[tensor].iter().any(|op| facts.host[*op] || facts.cuts[*op]);
         let most = if stays { bytes - 1 } else { bytes.saturating_mul(MORE_READ.0) / MORE_READ.1 };
         (!cone.is_empty() && read <= most).then_some(cone)
+    }
+
+    /// Whether more than a few cheap operations make a tensor of what is in memory.
+    fn is_costly(&self, tensor: TensorId, stored: &BTreeSet<TensorId>) -> bool {
+        let (mut seen, mut stack) = (BTreeSet::new(), vec![tensor]);
+        while let Some(next) = stack.pop() {
+            let Some(op) = self.facts.fusion.definition(next).filter(|_| !stored.contains(&next)) else { continue };
+            if !seen.insert(op) {
+                continue;
+            }
+            if seen.len() > MOST_REPEATED || !is_cheap(self.facts, op) {
+                return true;
+            }
+            stack.extend(self.facts.fusion.tensor_inputs(op));
+        }
+        false
     }
 
     /// Takes out of a group what it repeats of groups before it; whether there was any.

@@ -36,7 +36,10 @@ fn cut_by(
 
 /// Names of what each segment returns, with who computes it.
 fn check_cut(text: &str, sizes: &[&[i64]], expected: &[&str]) {
-    let segments = cut(text, sizes);
+    check_told(&cut(text, sizes), expected);
+}
+
+fn check_told(segments: &Segments, expected: &[&str]) {
     let told: Vec<String> = segments
         .segments
         .iter()
@@ -263,4 +266,60 @@ fn what_is_wrong_with_several_segments_is_told_together() {
   note: in segment 3 of fusion @f, which ends with `%a3 = sin`, operation 3 of 3";
         assert_eq!(error.to_string(), wanted, "on {threads} threads");
     }
+}
+
+/// The same of inputs of 16 bits.
+fn check_cut_of_halves(text: &str, sizes: &[&[i64]], expected: &[&str]) {
+    let args = sizes.iter().map(|sizes| ArgMeta::Tensor(TensorMeta::contiguous(DType::BF16, sizes)));
+    check_told(&cut_for(text, args.collect()), expected);
+}
+
+#[test]
+fn what_a_row_has_once_is_stored_and_not_its_elements() {
+    // The sum over columns is of what is made again of the inputs and the root, which one kernel hands to the other.
+    let text = |last: &str| {
+        format!(
+            "fusion @f(%x: bf16[?, ?], %g: bf16[?, ?]) {{
+  %a = cast %x f32
+  %q = mul %a, %a
+  %s = sum %q axes(1) keepdim
+  %r = rsqrt %s
+  %n = mul %a, %r
+  %b = cast %g f32
+  %y = mul %b, %n
+  %w = sum %y axes(0)
+  {last}
+  return %z, %w
+}}"
+        )
+    };
+    let sizes: [&[i64]; 2] = [&[64, 256], &[64, 256]];
+    check_cut_of_halves(&text("%z = cast %n bf16"), &sizes, &["inner_persistent: r z", "reduction: w"]);
+    // Not where it is as large as they: a row of few elements.
+    let sizes: [&[i64]; 2] = [&[64, 8], &[64, 8]];
+    check_cut_of_halves(&text("%z = cast %n bf16"), &sizes, &["inner_persistent: y z", "reduction: w"]);
+}
+
+#[test]
+fn groups_that_repeat_the_same_are_one() {
+    // Both gradients of columns are sums of what is made of the same two inputs.
+    check_cut_of_halves(
+        "fusion @f(%g: bf16[?, ?], %x: bf16[?, ?], %m: bf16[?, 1], %w: bf16[?]) {
+  %a = cast %g f32
+  %x32 = cast %x f32
+  %m32 = cast %m f32
+  %c = sub %x32, %m32
+  %b = broadcast %w flags(true, false)
+  %e = mul %a, %b
+  %s = sum %e axes(1) keepdim
+  %d = sub %e, %s
+  %dx = cast %d bf16
+  %p = mul %a, %c
+  %dw = sum %p axes(0)
+  %db = sum %a axes(0)
+  return %dx, %dw, %db
+}",
+        &[&[64, 256], &[64, 256], &[64, 1], &[256]],
+        &["inner_persistent: dx", "reduction: dw db"],
+    );
 }
