@@ -209,6 +209,26 @@ impl<'a> Rewriter<'a> {
         results.collect()
     }
 
+    /// An old elementwise operation on new tensors, in the order of those that it reads.
+    pub(crate) fn write_on(&mut self, op: &Op, tensors: &[TensorId]) -> Result<TensorId> {
+        let mut given = tensors.iter();
+        let missing = || Diagnostic::bug(format!("{} is given too few tensors", op.kind.name()));
+        let mut inputs = Vec::with_capacity(op.inputs.len());
+        for input in &op.inputs {
+            inputs.push(match *input {
+                Operand::Tensor(_) => Operand::Tensor(*given.next().ok_or_else(missing)?),
+                Operand::Scalar(scalar) => Operand::Scalar(self.scalar(scalar)),
+            });
+        }
+        match (&op.kind, inputs.first()) {
+            (OpKind::Cast(to), Some(&x)) => match self.builder.cast(x, *to)? {
+                Operand::Tensor(made) => Ok(made),
+                Operand::Scalar(_) => Err(Diagnostic::bug("a tensor is converted to a scalar")),
+            },
+            _ => Ok(self.builder.push_all(op.kind.clone(), inputs)?[0]),
+        }
+    }
+
     /// A tensor of zeros with the type and axes of an old one.
     pub(super) fn zeros(&mut self, old: TensorId) -> Result<TensorId> {
         let axes = self.axes(old);

@@ -43,7 +43,7 @@ macro_rules! passes {
 passes! {
     empty: "What has no element, or is made of none, is filled.";
     products: "A product that sums one term is a multiplication.";
-    slices: "Slices and pads that do nothing or undo each other go.";
+    slices: "Slices and pads that do nothing or undo each other go; what only slices read is computed of slices.";
     cats: "What is joined as it was cut is the tensor; nothing is joined to nothing.";
     repeats: "What is repeated is read again.";
     thin: "A reduction over axes of size 1 drops them.";

@@ -162,9 +162,40 @@ fn slices_of_all_and_pads_by_nothing_go() {
         "%x: f32[?, ?]",
         &[&[3, 4]],
         "%a = pad %x widths(2, 1, 0, 3)\n%b = slice %a starts(0, 2) ends(3, 6)\n%c = exp %b\n%d = pad %c widths(-1, -2)\nreturn %d",
-        "%c = exp %x\n%s0 = size %x axis(0)\n%s1 = add %s0, 3\n%s2 = minimum %s1, 3\n\
-         %d = slice %c starts(0, 1) ends(%s2, 2) manual_normalization\nreturn %d",
+        "%s0 = size %x axis(0)\n%0 = slice %x starts(0, 1) ends(%s0, 2) manual_normalization\n%d = exp %0\nreturn %d",
     );
+}
+
+#[test]
+fn slices_of_what_is_computed_of_inputs_are_computed_of_slices() {
+    let inputs = "%x: bf16[?, ?], %m: bool[?, ?], %y: bf16[1, ?]";
+    let sizes: [&[i64]; 3] = [&[3, 8], &[3, 8], &[1, 8]];
+    let check = |text: &str, made: &str| check(&["slices"], inputs, &sizes, text, made);
+    // Rows that are all the same have one row.
+    check(
+        "%a = add %x, %y\n%b = where %m, %a, -1.0\n%c = slice %b starts(1, 2) ends(3, 8)\nreturn %c",
+        "%2 = slice %m starts(1, 2) ends(3, 8) manual_normalization\n\
+         %3 = slice %x starts(1, 2) ends(3, 8) manual_normalization\n%4 = cast %3 f32\n\
+         %5 = slice %y starts(0, 2) ends(1, 8) manual_normalization\n%6 = cast %5 f32\n%7 = add %4, %6\n\
+         %c = where %2, %7, -1.0\nreturn %c",
+    );
+    // Halves of it, each computed once.
+    check(
+        "%a = exp %x\n%b = slice %a starts(0, 0) ends(3, 4)\n%c = slice %a starts(0, 4) ends(3, 8)\nreturn %b, %c",
+        "%s0 = size %x axis(0)\n%s1 = size %x axis(1)\n%s2 = minimum %s1, 4\n\
+         %1 = slice %x starts(0, 0) ends(%s0, %s2) manual_normalization\n%2 = cast %1 f32\n%b = exp %2\n\
+         %3 = slice %x starts(0, 4) ends(%s0, 8) manual_normalization\n%4 = cast %3 f32\n%c = exp %4\nreturn %b, %c",
+    );
+    // Not what is needed as a whole, what two slices share, or what a kernel has made for others too.
+    for same in [
+        "%a = exp %x\n%b = slice %a starts(0, 1) ends(3, 8)\nreturn %a, %b",
+        "%a = exp %x\n%b = slice %a starts(0, 1) ends(3, 8)\n%c = slice %a starts(0, 0) ends(3, 7)\nreturn %b, %c",
+        "%a = exp %x\n%s = sum %a axes(1) keepdim\n%d = div %a, %s\n%b = slice %d starts(0, 1) ends(3, 8)\nreturn %b",
+    ] {
+        let fusion = text::parse_one(&whole(inputs, same)).expect("it reads");
+        let (fired, _) = presegment(&only(&["slices"]), &fusion, &arguments(&fusion, &sizes)).expect("no pass fails");
+        assert!(fired.is_empty(), "{same}");
+    }
 }
 
 #[test]

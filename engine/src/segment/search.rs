@@ -21,6 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const MOST_HOMES: usize = 4;
 /// Operations that are done again instead of storing their result.
 const MOST_REPEATED: usize = 8;
+/// And by one group in all: what each of many layers repeats, the next one would repeat with it.
+const MOST_REPEATED_IN_ALL: usize = 2 * MOST_REPEATED;
 /// What these may read, in parts of their result, if it need not be stored for others:
 /// it is neither written nor read then.
 const MORE_READ: (i64, i64) = (3, 2);
@@ -41,6 +43,8 @@ pub(super) fn search<'a>(facts: &'a OpFacts<'a>) -> Groups<'a> {
     while groups.repeat_cheap() {}
     groups.drop_dead();
     groups.join_repeated();
+    // What a group hands on now, another one need not.
+    groups.drop_dead();
     groups
 }
 
@@ -284,15 +288,20 @@ impl<'a> Groups<'a> {
             if self.ops[position].iter().any(|op| self.facts.host[*op]) {
                 continue;
             }
+            let is_anothers = |op: &&OpId| self.holders[**op].first() != Some(&position);
+            let mut known = self.ops[position].iter().filter(is_anothers).count();
             let mut tried = BTreeSet::new();
             while let Some(tensor) = self.untried_operand(position, &tried) {
                 tried.insert(tensor);
                 let Some(cone) = self.cone(&self.ops[position], tensor, &stored) else { continue };
-                let mut more: Vec<OpId> = self.ops[position].iter().copied().chain(cone).collect();
+                if known + cone.len() > MOST_REPEATED_IN_ALL {
+                    continue;
+                }
+                let mut more: Vec<OpId> = self.ops[position].iter().chain(&cone).copied().collect();
                 more.sort_unstable();
                 if is_one_kernel(self.facts, &more) {
                     self.ops[position] = more;
-                    repeated = true;
+                    (known, repeated) = (known + cone.len(), true);
                 }
             }
         }

@@ -1,9 +1,9 @@
 //! What is cut where.
 
-use super::{Derived, Segments, segment};
+use super::{Derived, Segment, Segments, segment};
 use crate::compile::{BoundFusion, FreshPlans, KernelChoice, KernelForm, Plan, PlanSource};
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::{OpKind, bind};
+use crate::fusion::{OpKind, Operand, bind};
 use crate::num::{DType, UnaryOp};
 use crate::options::{CompileCx, DeviceDesc, NoTrace, Options};
 use crate::tensor::{ArgMeta, TensorMeta};
@@ -322,4 +322,72 @@ fn groups_that_repeat_the_same_are_one() {
         &[&[64, 256], &[64, 256], &[64, 1], &[256]],
         &["inner_persistent: dx", "reduction: dw db"],
     );
+}
+
+/// A group that another one joins may hand on what a third did: that has nothing left to do, or less.
+#[test]
+fn what_a_joined_group_hands_on_is_dropped_elsewhere() {
+    let text = |middle: &str, returned: &str| {
+        format!(
+            "fusion @H(%g: i32[?, ?], %x: i32[?, ?], %wt: f64[?, ?], %e3: f64[?, ?, ?], %d3: f64[?, ?, ?]) {{
+  %b = cast %g f64
+  %r0 = sum %b axes(0, 1)
+  %db = sum %b axes(0)
+  %n = neg %g
+  %a = cast %n f64
+  %ad = broadcast %a flags(false, false, true)
+  %pr = mul %ad, %d3
+  %s = sum %pr axes(2)
+  %c = cast %x f64
+  %cb = broadcast %c flags(false, false, true)
+  %u3 = add %cb, %e3
+  {middle}
+  %p = mul %a, %c
+  %w = sum %p axes(0)
+  return %r0, %db, %s, %c, {returned}
+}}"
+        )
+    };
+    let meta = |dtype, sizes: &[i64]| ArgMeta::Tensor(TensorMeta::contiguous(dtype, sizes));
+    let args = vec![
+        meta(DType::I32, &[64, 256]),
+        meta(DType::I32, &[64, 256]),
+        meta(DType::F64, &[256, 256]),
+        meta(DType::F64, &[64, 256, 16]),
+        meta(DType::F64, &[64, 256, 32]),
+    ];
+    let middle = "%mm = matmul %c, %wt\n  %mb = broadcast %mm flags(false, false, true)\n  %v3 = mul %u3, %mb\n  %r = sum %v3 axes(2)";
+    let segments = cut_for(&text(middle, "%r, %w"), args);
+    let returned: usize = segments.segments.iter().map(|segment| segment.outputs.len()).sum();
+    assert!(segments.segments.iter().all(|segment| !segment.outputs.is_empty()), "{segments}");
+    assert!(returned >= 6, "{segments}");
+    // Nobody reads what nothing is made of.
+    for segment in &segments.segments {
+        let read = |input: &Operand| segment.fusion.ops.values().any(|op| op.inputs.contains(input));
+        let tensors = segment.fusion.inputs.iter().filter(|input| matches!(input, Operand::Tensor(_)));
+        assert!(tensors.into_iter().all(read), "{segments}");
+    }
+}
+
+#[test]
+fn layers_do_not_repeat_all_layers_before_them() {
+    let layers = 16;
+    let mut text = String::from("fusion @chain(%x: f32[?, ?]) {\n");
+    let mut last = "x".to_owned();
+    for i in 0..layers {
+        let flags = if i % 2 == 0 { "false, true" } else { "true, false" };
+        text += &format!("  %s{i} = sum %{last} axes({})\n  %b{i} = broadcast %s{i} flags({flags})\n", 1 - i % 2);
+        text += &format!("  %y{i} = mul %{last}, %b{i}\n");
+        last = format!("y{i}");
+        for more in 0..5 {
+            text += &format!("  %z{i}_{more} = tanh %{last}\n");
+            last = format!("z{i}_{more}");
+        }
+    }
+    text += &format!("  return %{last}\n}}");
+    let segments = cut(&text, &[&[64, 128]]);
+    let is_tanh = |kind: &OpKind| matches!(kind, OpKind::Unary(UnaryOp::Tanh));
+    let count = |segment: &Segment| segment.fusion.ops.values().filter(|op| is_tanh(&op.kind)).count();
+    let done: usize = segments.segments.iter().map(count).sum();
+    assert!(done <= 3 * 5 * layers, "{done} in {layers} layers");
 }

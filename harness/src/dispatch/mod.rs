@@ -39,5 +39,5 @@ pub(crate) use phase::PhaseLimit;
 pub(crate) use plan::{Isolation, RunPlan, SlotSpec};
 pub(crate) use pool::run;
 pub(crate) use queue::{Queue, RunPolicy, order};
-pub(crate) use source::{Settled, Source, Take};
+pub(crate) use source::{Held, Settled, Source, Take};
 pub(crate) use worker_end::WorkerEnd;

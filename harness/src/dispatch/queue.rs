@@ -4,7 +4,7 @@
 use super::SlotSpec;
 use super::job::Job;
 use super::judge::{Again, NextStep, Retries, Track};
-use super::source::{Settled, Source, Take};
+use super::source::{Held, Settled, Source, Take};
 use crate::case::Case;
 use crate::outcome::{CaseResult, Conclusion, Determinism, Known, Outcome, Verdict, apply_learnt, apply_xfail};
 use crate::select::quarantine::Quarantine;
@@ -203,7 +203,7 @@ impl Source for Queue {
         self.policy.closed(self.lock().failed).is_some()
     }
 
-    fn ahead(&self, slot: usize, held: &VecDeque<Job>, wanted: usize) -> Vec<Job> {
+    fn ahead(&self, slot: usize, held: Held, wanted: usize) -> Vec<Job> {
         let mut state = self.lock();
         if self.policy.closed(state.failed).is_some() {
             return Vec::new();
@@ -211,19 +211,19 @@ impl Source for Queue {
         // Near the end of the run, what one slot holds might keep another one idle: with each
         // case it may hold fewer. None at all would have it compile the last hundreds itself.
         let parts = HELD_SHARE * state.live.iter().filter(|live| **live).count().max(1);
-        let expected = |jobs: &VecDeque<Job>| jobs.iter().map(|job| job.expected_ns).sum::<u64>();
-        let (mut held_ns, fair_ns) = (expected(held), expected(&state.waiting) / parts as u64);
+        let waiting_ns = state.waiting.iter().fold(0u64, |sum, job| sum.saturating_add(job.expected_ns));
+        let (mut held_ns, fair_ns) = (held.expected_ns, waiting_ns / parts as u64);
         let plain = |job: &Job| !job.fresh && !job.alone && job.attempt == 0 && job.repeat == 0;
         let mut jobs = Vec::new();
-        while held.len() + jobs.len() < wanted.min(state.waiting.len() / parts) {
+        while held.jobs + jobs.len() < wanted.min(state.waiting.len() / parts) {
             let suits = |job: &Job| plain(job) && !self.unsuited(&state, slot, job);
             // The longest first, as others do. Once they take its share of the time, short ones from the end keep the
             // compiling threads at work.
             let at = match held_ns < fair_ns || fair_ns == 0 {
                 true => state.waiting.iter().position(suits),
                 false => {
-                    let short = |job: &Job| suits(job) && job.expected_ns <= fair_ns / wanted as u64;
-                    state.waiting.iter().rposition(suits).filter(|at| short(&state.waiting[*at]))
+                    let is_short = |job: &Job| job.expected_ns <= fair_ns / wanted as u64;
+                    state.waiting.iter().rposition(|job| is_short(job) && suits(job))
                 }
             };
             let Some(job) = at.and_then(|at| state.waiting.remove(at)) else { break };
@@ -401,7 +401,7 @@ mod tests {
         let job = take(&fast, 0, "a");
         assert_eq!(settle(&fast, 0, &job, Verdict::Crash), Some(Verdict::Crash));
         assert!(matches!(fast.take(0), Take::Done));
-        assert!(fast.closed() && fast.ahead(0, &VecDeque::new(), 8).is_empty());
+        assert!(fast.closed() && fast.ahead(0, Held::default(), 8).is_empty());
         let rest = fast.rest(false, "");
         assert_eq!((rest.len(), rest[0].outcomes[0].as_str()), (1, "not_run.fail_fast"));
         let late = queue(&["a"], &["g0"], |policy| policy.deadline = Some(Instant::now()));
@@ -488,14 +488,13 @@ mod tests {
         let ids: Vec<String> = (0..80).map(|i| i.to_string()).collect();
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         let queue = queue(&ids, &["g0", "g1"], |_| {});
-        let mut held: VecDeque<Job> = queue.ahead(0, &VecDeque::new(), 4).into();
-        assert_eq!(held.len(), 4);
+        let held = |jobs| Held { jobs, expected_ns: 0 };
+        assert_eq!(queue.ahead(0, held(0), 4).len(), 4);
         // 76 wait: 9 for each slot, of which it has some.
-        held.extend(queue.ahead(0, &held, 48));
-        assert_eq!(held.len(), 9);
-        assert_eq!(queue.ahead(0, &held, 48).len(), 0);
+        assert_eq!(queue.ahead(0, held(4), 48).len(), 5);
+        assert_eq!(queue.ahead(0, held(9), 48).len(), 0);
         while let Take::Job(job) = queue.take(1) {
-            let more = queue.ahead(1, &VecDeque::new(), 48);
+            let more = queue.ahead(1, Held::default(), 48);
             let waiting = queue.lock().waiting.len();
             assert!(more.len() <= 9.min(1 + waiting / 8), "{} with {waiting}", more.len());
             settle(&queue, 1, &job, Verdict::Pass);
@@ -506,7 +505,7 @@ mod tests {
         // A slot that is gone leaves the rest to the other.
         let queue = super::tests::queue(&ids, &["g0", "g1"], |_| {});
         queue.leave(1);
-        assert_eq!(queue.ahead(0, &VecDeque::new(), 48).len(), 16);
+        assert_eq!(queue.ahead(0, Held::default(), 48).len(), 16);
     }
 
     #[test]
@@ -521,17 +520,15 @@ mod tests {
             };
             policy.known = ids.iter().enumerate().map(of).collect();
         });
-        let mut held: VecDeque<Job> = queue.ahead(0, &VecDeque::new(), 24).into();
-        let long = |held: &VecDeque<Job>| held.iter().filter(|job| job.expected_ns == 100_000).count();
-        // An eighth of 1190 are 148: two long ones, and short ones for the threads that compile.
-        assert_eq!((held.len(), long(&held)), (22, 2));
-        // What was begun makes room for the next of the long ones.
-        held.pop_front();
-        held.truncate(10);
-        held.extend(queue.ahead(0, &held, 24));
-        assert_eq!((held.len(), long(&held)), (21, 2));
-        // The other one finds long ones too.
-        assert_eq!(long(&queue.ahead(1, &VecDeque::new(), 24).into()), 2);
+        let ahead = |slot, jobs, expected_ns| {
+            let jobs = queue.ahead(slot, Held { jobs, expected_ns }, 24);
+            (jobs.len(), jobs.iter().filter(|job| job.expected_ns == 100_000).count())
+        };
+        // An eighth of 1190 are 148: two long ones reach that, and short ones are for the threads that compile.
+        assert_eq!(ahead(0, 0, 0), (22, 2));
+        // What is under way counts; so another slot has the long ones.
+        assert_eq!(ahead(0, 10, 600_000), (9, 0));
+        assert_eq!(ahead(1, 0, 100_000).1, 1);
     }
 
     #[test]
@@ -539,7 +536,7 @@ mod tests {
         let queue = queue(&["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"], &["g0"], |_| {});
         let job = take(&queue, 0, "0");
         assert_eq!(settle(&queue, 0, &job, Verdict::Fail), None);
-        let held: Vec<String> = queue.ahead(0, &VecDeque::new(), 48).iter().map(|job| job.case.id.clone()).collect();
+        let held: Vec<String> = queue.ahead(0, Held::default(), 48).iter().map(|job| job.case.id.clone()).collect();
         assert_eq!(held, ["1", "2"]);
         assert!(take(&queue, 0, "0").fresh);
     }

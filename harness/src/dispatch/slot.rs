@@ -4,7 +4,7 @@
 use super::fleet::{End, Fleet};
 use super::handle::{Attempt, NoWorker, Worker};
 use super::job::Job;
-use super::source::{Settled, Source, Take};
+use super::source::{Held, Settled, Source, Take};
 use super::{Event, RunPlan, WorkerEnd};
 use crate::crumb::Crumb;
 use crate::outcome::{CaseResult, Death, Outcome, Verdict, WorkerOutput};
@@ -318,7 +318,7 @@ impl Slot<'_> {
         };
         self.hold(Event::Started { slot: self.index, case: job.case.clone() });
         if !job.alone {
-            self.look_ahead(&mut live, ahead);
+            self.look_ahead(&mut live, &job, ahead);
         }
         let start_ns = self.now();
         let position = live.cases_run;
@@ -414,8 +414,8 @@ impl Slot<'_> {
         self.settle(job, result);
     }
 
-    /// Has the worker prepare coming cases, if it has threads for that.
-    fn look_ahead(&self, live: &mut Worker, ahead: &mut VecDeque<Job>) {
+    /// Has the worker prepare cases that come behind one, if it has threads for that.
+    fn look_ahead(&self, live: &mut Worker, job: &Job, ahead: &mut VecDeque<Job>) {
         // Neighbours often share a kernel, which one thread compiles: a wide look keeps all busy.
         let wanted = 6 * self.plan.knobs.compile_threads as usize;
         // A new worker knows of none, however many were taken for the one before.
@@ -424,7 +424,8 @@ impl Slot<'_> {
             return;
         }
         self.tell_held();
-        ahead.extend(self.source.ahead(self.index, ahead, wanted));
+        let expected_ns = ahead.iter().fold(job.expected_ns, |sum, job| sum.saturating_add(job.expected_ns));
+        ahead.extend(self.source.ahead(self.index, Held { jobs: ahead.len(), expected_ns }, wanted));
         live.prepare(ahead.iter().skip(known).map(|job| &*job.case));
     }
 

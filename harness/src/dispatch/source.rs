@@ -3,7 +3,6 @@
 
 use super::job::Job;
 use crate::outcome::{CaseResult, Conclusion};
-use std::collections::VecDeque;
 
 /// What a slot gets.
 #[derive(Debug)]
@@ -13,6 +12,15 @@ pub(crate) enum Take {
     Wait,
     /// Nothing any more.
     Done,
+}
+
+/// What a slot has when it asks for jobs ahead.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Held {
+    /// Jobs that were taken ahead.
+    pub(crate) jobs: usize,
+    /// How long they, and the one that begins, are expected to take.
+    pub(crate) expected_ns: u64,
 }
 
 /// What becomes of a case after an attempt.
@@ -33,9 +41,8 @@ pub(crate) trait Source: Sync {
     fn take(&self, slot: usize) -> Take;
 
     /// Jobs that this slot will most likely run next, so that they can be
-    /// prepared; they are taken as by [`Source::take`]. The slot has `held` such jobs and
-    /// wants `wanted` in all.
-    fn ahead(&self, slot: usize, held: &VecDeque<Job>, wanted: usize) -> Vec<Job> {
+    /// prepared; they are taken as by [`Source::take`]. The slot wants `wanted` such jobs in all.
+    fn ahead(&self, slot: usize, held: Held, wanted: usize) -> Vec<Job> {
         let _ = (slot, held, wanted);
         Vec::new()
     }

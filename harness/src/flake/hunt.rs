@@ -5,7 +5,7 @@ use super::hunter::{Arm, CaseProgress, End, Hunter, NextRepeat, Options, Pick, R
 use super::rule::{Finding, Tally};
 use super::standards::Standards;
 use crate::case::Case;
-use crate::dispatch::{Job, Settled, Source, Take};
+use crate::dispatch::{Held, Job, Settled, Source, Take};
 use crate::outcome::{CaseResult, Verdict};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -153,10 +153,10 @@ impl Source for Hunt {
         }
     }
 
-    fn ahead(&self, slot: usize, held: &VecDeque<Job>, wanted: usize) -> Vec<Job> {
+    fn ahead(&self, slot: usize, held: Held, wanted: usize) -> Vec<Job> {
         let mut state = self.lock();
         let mut picks = Vec::new();
-        while held.len() + picks.len() < wanted && state.hunter.arm() != Arm::Alone {
+        while held.jobs + picks.len() < wanted && state.hunter.arm() != Arm::Alone {
             let NextRepeat::Pick(pick) = state.hunter.next(self.spent()) else { break };
             state.at[slot].push_back(pick);
             picks.push((pick, state.strikes[pick.case]));

@@ -7,7 +7,7 @@
 
 use super::standards::Standards;
 use crate::case::Case;
-use crate::dispatch::{self, Event, Job, RunPlan, Settled, Source, Take};
+use crate::dispatch::{self, Event, Held, Job, RunPlan, Settled, Source, Take};
 use crate::outcome::{CaseResult, Verdict};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -216,10 +216,10 @@ impl Source for Trials {
         running.job(slot).map_or(Take::Wait, |job| Take::Job(Box::new(job)))
     }
 
-    fn ahead(&self, slot: usize, held: &VecDeque<Job>, wanted: usize) -> Vec<Job> {
+    fn ahead(&self, slot: usize, held: Held, wanted: usize) -> Vec<Job> {
         let mut state = self.lock();
         let Some(running) = &mut state.at[slot] else { return Vec::new() };
-        (held.len()..wanted).map_while(|_| running.job(slot)).collect()
+        (held.jobs..wanted).map_while(|_| running.job(slot)).collect()
     }
 
     fn settle(&self, job: &Job, result: &mut CaseResult) -> Settled {

@@ -3,8 +3,8 @@
 //! In round to nearest `x + 0 = x` for every `x` but `-0`, and a sum is `-0` only where both of its operands are. So a
 //! sum that begins with `+0` is the same with and without the zeros that threads outside of a tensor add to it. That
 //! they are zeros follows from what such threads compute of the zeros that they hold instead of elements: operations
-//! that IEEE 754 rounds correctly have the same result everywhere, and `0 * x = 0` where `x` is finite and not
-//! negative.
+//! that IEEE 754 rounds correctly have the same result everywhere (but where a compiler contracts a product and a sum:
+//! changes that are judged here change no such pair), and `0 * x = 0` where `x` is finite and not negative.
 
 use super::word::{Word, mix};
 use crate::num::{BinaryOp, DType, UnaryOp, Value, eval};
@@ -25,8 +25,8 @@ const ZERO_AT_ZERO: &[UnaryOp] = &[
     UnaryOp::Tanh,
 ];
 
-/// A result between these bounds is finite and positive, however a function is computed.
-const USUAL: std::ops::Range<f64> = 1e-30..1e30;
+/// A result between these bounds is finite and positive in every type, however a function is computed.
+const USUAL: std::ops::Range<f64> = 1e-3..1e4;
 
 /// Terms that are known. Looked up only.
 #[derive(Debug, Default)]
@@ -41,6 +41,7 @@ pub(super) struct Floats {
 impl Floats {
     /// A constant. NaNs have several representations: they are known by `code` alone.
     pub(super) fn constant(&mut self, dtype: DType, number: f64, code: u64) -> Word {
+        let number = eval::round_float(dtype, number);
         if number.is_nan() {
             return Word::Term(mix(&[3, number.to_bits(), code]));
         }
@@ -74,7 +75,8 @@ impl Floats {
     pub(super) fn cast(&mut self, (from, to): (DType, DType), code: u64, word: Word) -> Word {
         let value = match word {
             Word::Int(number) if from == DType::Bool => Some(Value::Bool(number != 0)),
-            Word::Int(number) => Some(Value::Int(number)),
+            Word::Int(number) if from.is_int() => Some(Value::Int(number)),
+            Word::Int(_) => None,
             _ => self.number(word).map(Value::Float),
         };
         if let Some(Value::Float(number)) = value.map(|value| eval::cast(from, to, value)) {

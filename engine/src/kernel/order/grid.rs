@@ -54,7 +54,7 @@ pub(super) struct Grid {
     counts: FxHashMap<Counter, Counts>,
     /// Grid barriers of each block.
     pub(super) epochs: Vec<u32>,
-    /// Whether an element is read and written between the same grid barriers of a launch that has some.
+    /// Whether an element is read and written between the same grid barriers, but for reads behind all writes.
     pub(super) mixed: bool,
     /// Output buffers of which data decides which elements are written.
     pub(super) scattered: SecondaryMap<BufId, bool>,
@@ -119,8 +119,12 @@ impl Grid {
                 self.order(kernel, group, report, name);
             }
             let (buffer, index) = parts(group[0].element);
-            let synced = self.epochs.iter().any(|epochs| *epochs > 0);
-            self.mixed |= synced && group.iter().any(|x| x.kind == Kind::Read && is_written_beside(x, group));
+            let is_behind_all = |x: &Access| {
+                let is_last = |(counter, number, fenced)| fenced && self.is_last(kernel, counter, number);
+                x.ticket.is_some_and(is_last) && group.iter().all(|y| y.kind == Kind::Read || y.ticket.is_none())
+            };
+            let is_mixed = |x: &Access| x.kind == Kind::Read && is_written_beside(x, group) && !is_behind_all(x);
+            self.mixed |= group.iter().any(is_mixed);
             let writes = group.iter().filter(|access| access.kind != Kind::Read);
             if writes.clone().next().is_none() && report.is_exhaustive() && !kernel.buffers[buffer].zeroed {
                 report.alarm(AlarmKind::Uninitialised, Some(group[0].stmt), || {

@@ -47,7 +47,7 @@ pub fn compare_at(kernel: &Kernel, launch: &BoundLaunch, stmt: usize, exprs: (Ex
     let mut run = Run::new(kernel, launch, &slice, Some(probe))?;
     run.all();
     let mut found = run.probe.map(|probe| probe.found).unwrap_or_default();
-    found.exhaustive = run.report.all_blocks && !run.report.is_over();
+    found.exhaustive = run.report.all_blocks && !run.report.is_over() && !run.grid.mixed;
     Ok(found)
 }
 

@@ -2,7 +2,7 @@
 
 use super::matrix::{FaultOutcome, FaultRow};
 use super::schedule::{FaultJob, Unit};
-use crate::dispatch::{Event, Job, RunPlan, Settled, Source, Take};
+use crate::dispatch::{Event, Held, Job, RunPlan, Settled, Source, Take};
 use crate::outcome::CaseResult;
 use crate::worker::fault::{FaultClass, FaultFacts};
 use std::collections::{BTreeMap, VecDeque};
@@ -144,9 +144,9 @@ impl Source for Faults {
     }
 
     /// The rest of the slot's unit: what comes after it may be another slot's.
-    fn ahead(&self, slot: usize, held: &VecDeque<Job>, wanted: usize) -> Vec<Job> {
+    fn ahead(&self, slot: usize, held: Held, wanted: usize) -> Vec<Job> {
         let mut state = self.lock();
-        (held.len()..wanted).map_while(|_| state.hand_out(slot)).collect()
+        (held.jobs..wanted).map_while(|_| state.hand_out(slot)).collect()
     }
 
     fn settle(&self, job: &Job, result: &mut CaseResult) -> Settled {
