@@ -311,9 +311,10 @@ impl<'a> Groups<'a> {
 
     /// Joins groups that read the same tensor now that they repeat what made others of it.
     fn join_repeated(&mut self) {
+        let mut read = self.read_by_repeating();
         let mut later = 1;
         while later < self.ops.len() {
-            match (0..later).find(|earlier| self.repeats_with(*earlier, later)) {
+            match (0..later).find(|earlier| self.repeats_with(*earlier, later, &read)) {
                 Some(earlier) => {
                     let mut all = std::mem::take(&mut self.ops);
                     let gone = all.remove(later);
@@ -321,31 +322,33 @@ impl<'a> Groups<'a> {
                     all[earlier].sort_unstable();
                     all[earlier].dedup();
                     *self = Self::new(self.facts, all);
+                    read = self.read_by_repeating();
                 }
                 None => later += 1,
             }
         }
     }
 
-    /// Whether a group can be computed with an earlier one, of which both repeat something and read the same.
-    fn repeats_with(&self, earlier: usize, later: usize) -> bool {
-        let repeats =
-            |position: usize| self.ops[position].iter().any(|op| self.holders[*op].first() != Some(&position));
-        let reads = |position: usize| -> BTreeSet<TensorId> {
-            let group = &self.ops[position];
+    /// What each group reads that repeats something of another; nothing of the others.
+    fn read_by_repeating(&self) -> Vec<BTreeSet<TensorId>> {
+        let reads = |(position, group): (usize, &Vec<OpId>)| -> BTreeSet<TensorId> {
+            if group.iter().all(|op| self.holders[*op].first() == Some(&position)) {
+                return BTreeSet::new();
+            }
             let read = group.iter().flat_map(|op| self.facts.fusion.tensor_inputs(*op));
             read.filter(|tensor| !self.facts.fusion.is_result_of(*tensor, group)).collect()
         };
-        if !repeats(earlier) || !repeats(later) {
-            return false;
-        }
-        let (before, own) = (reads(earlier), reads(later));
+        self.ops.iter().enumerate().map(reads).collect()
+    }
+
+    /// Whether a group can be computed with an earlier one, of which both repeat something and read the same.
+    fn repeats_with(&self, earlier: usize, later: usize, read: &[BTreeSet<TensorId>]) -> bool {
         // Where the earlier one runs, what groups between them make is not there.
         let made_late = |tensor: &TensorId| {
             let definition = self.facts.fusion.definition(*tensor);
             definition.is_some_and(|op| self.holders[op].first().is_some_and(|holder| *holder >= earlier))
         };
-        if before.is_disjoint(&own) || own.iter().any(made_late) {
+        if read[earlier].is_disjoint(&read[later]) || read[later].iter().any(made_late) {
             return false;
         }
         let mut ops: Vec<OpId> = self.ops[earlier].iter().chain(&self.ops[later]).copied().collect();
