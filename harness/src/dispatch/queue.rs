@@ -527,7 +527,7 @@ mod tests {
         // An eighth of 1190 are 148: two long ones reach that, and short ones are for the threads that compile.
         assert_eq!(ahead(0, 0, 0), (22, 2));
         // What is under way counts; so another slot has the long ones.
-        assert_eq!(ahead(0, 10, 600_000), (9, 0));
+        assert_eq!(ahead(0, 10, 600_000), (11, 0));
         assert_eq!(ahead(1, 0, 100_000).1, 1);
     }
 
