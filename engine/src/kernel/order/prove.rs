@@ -13,6 +13,8 @@ pub(super) struct Probe {
     pub(super) stmt: u32,
     pub(super) exprs: (ExprId, ExprId),
     found: Agreement,
+    /// Whether some value is a term, which may hang on what memory holds.
+    has_terms: bool,
 }
 
 /// How often two expressions had one value where a statement was executed.
@@ -36,6 +38,7 @@ impl Agreement {
 impl Probe {
     pub(super) fn add(&mut self, a: Word, b: Word) {
         self.found.executed += 1;
+        self.has_terms |= matches!(a, Word::Term(_));
         self.found.differing += u64::from(a != b || a == Word::Any);
     }
 }
@@ -43,11 +46,15 @@ impl Probe {
 /// Holds two expressions against each other wherever the statement of a number in preorder is executed.
 pub fn compare_at(kernel: &Kernel, launch: &BoundLaunch, stmt: usize, exprs: (ExprId, ExprId)) -> Result<Agreement> {
     let slice = Slice::new(kernel, false, &[exprs.0, exprs.1]);
-    let probe = Probe { stmt: stmt as u32, exprs, found: Agreement::default() };
+    let probe = Probe { stmt: stmt as u32, exprs, found: Agreement::default(), has_terms: false };
     let mut run = Run::new(kernel, launch, &slice, Some(probe))?;
     run.all();
-    let mut found = run.probe.map(|probe| probe.found).unwrap_or_default();
-    found.exhaustive = run.report.all_blocks && !run.report.is_over() && !run.grid.mixed;
+    let all = run.report.all_blocks && !run.report.is_over();
+    // What a thread reads before and after it writes there is one term.
+    let is_sure = |probe: &Probe| all && !(probe.has_terms && run.grid.mixed);
+    let exhaustive = run.probe.as_ref().is_some_and(is_sure);
+    let found = run.probe.map(|probe| probe.found).unwrap_or_default();
+    let found = Agreement { exhaustive, ..found };
     Ok(found)
 }
 
