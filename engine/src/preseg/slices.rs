@@ -8,7 +8,7 @@ use super::make::{broadcast, is_all, slice, slices_to};
 use super::whole::{Change, Changes, Whole, call, operand, tensors};
 use crate::diag::Result;
 use crate::fusion::ops::Form;
-use crate::fusion::{Op, OpKind, Operand, Rewriter, TensorId};
+use crate::fusion::{Op, OpKind, Rewriter, TensorId};
 
 /// Operations between a slice and the inputs, one behind the other, through which it is moved.
 const MOST_MOVED: usize = 16;
@@ -85,12 +85,8 @@ fn of_computed<'a>(whole: &'a Whole<'a>, output: TensorId, x: TensorId, ranges: 
 
 /// The tensors that an elementwise operation makes a tensor of; none if they have other axes.
 fn operands(whole: &Whole<'_>, x: TensorId) -> Option<Vec<TensorId>> {
-    let maker = whole.maker(x)?;
-    let read = maker.inputs.iter().filter_map(|input| match *input {
-        Operand::Tensor(tensor) => Some(tensor),
-        Operand::Scalar(_) => None,
-    });
-    let read: Vec<TensorId> = read.collect();
+    let (maker, definition) = (whole.maker(x)?, whole.fusion.definition(x)?);
+    let read: Vec<TensorId> = whole.fusion.tensor_inputs(definition).collect();
     let is_one = maker.kind.is_elementwise() && maker.outputs.len() == 1;
     (is_one && read.iter().all(|tensor| whole.rank(*tensor) == whole.rank(x))).then_some(read)
 }

@@ -9,6 +9,7 @@ use crate::kernel::BoundParam;
 use crate::num::{DType, Value};
 use crate::options::{CompileCx, DeviceDesc, NoTrace, Options};
 use crate::property::property;
+use crate::segment::tests::chain_over_both_axes;
 use crate::segment::{Derived, segment};
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::text;
@@ -79,19 +80,7 @@ fn values_that_are_alive_at_once_lie_apart_and_tightly() {
 #[test]
 fn a_chain_of_segments_needs_two_places() {
     // Each sum over the other axis is a kernel of its own; what lies between is too much to be done again.
-    let mut text = String::from("fusion @chain(%x: f32[?, ?]) {\n");
-    let mut last = "x".to_owned();
-    for i in 0..6 {
-        let flags = if i % 2 == 0 { "false, true" } else { "true, false" };
-        text += &format!("  %s{i} = sum %{last} axes({})\n  %b{i} = broadcast %s{i} flags({flags})\n", 1 - i % 2);
-        text += &format!("  %y{i} = mul %{last}, %b{i}\n");
-        last = format!("y{i}");
-        for more in 0..8 {
-            text += &format!("  %z{i}_{more} = tanh %{last}\n");
-            last = format!("z{i}_{more}");
-        }
-    }
-    text += &format!("  return %{last}\n}}");
+    let text = chain_over_both_axes(6, 8);
     let program = program(&text, &[&[64, 128]]);
     let large = program.values.values().filter(|value| matches!(value.storage, Storage::Arena { .. })).count();
     let tensor = 4 * 64 * 128;

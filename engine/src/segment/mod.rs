@@ -37,7 +37,7 @@ mod facts;
 mod search;
 mod summary;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use cut::{LibraryPart, Segment, SegmentKind, Segments};
 pub(crate) use cut::{one_kernel, segment};

@@ -113,8 +113,7 @@ impl Search<'_> {
             return None;
         }
         let (keep, gone) = (a.min(b), a.max(b));
-        let mut ops: Vec<OpId> = self.groups[keep].ops.iter().chain(&self.groups[gone].ops).copied().collect();
-        ops.sort_unstable();
+        let ops = union(&self.groups[keep].ops, &self.groups[gone].ops);
         if !is_one_kernel(self.facts, &ops) {
             return None;
         }
@@ -259,16 +258,21 @@ impl<'a> Groups<'a> {
         Self { facts, ops, holders }
     }
 
+    /// Whether a group is the first that has an operation, and so hands on its results.
+    fn is_first(&self, position: usize, op: OpId) -> bool {
+        self.holders[op].first() == Some(&position)
+    }
+
     /// The results of a group that others read or the fusion returns, in order. A
     /// group that has the defining operation itself does not read its result from
     /// another; of several that have it, the first hands the result on.
     pub(super) fn results(&self, position: usize) -> Vec<TensorId> {
         let mut results = Vec::new();
         for &op in &self.ops[position] {
-            let own = &self.holders[op];
-            if own.first() != Some(&position) {
+            if !self.is_first(position, op) {
                 continue;
             }
+            let own = &self.holders[op];
             let is_read = |tensor: TensorId| {
                 let readers = self.facts.readers[tensor].iter();
                 readers.flat_map(|reader| &self.holders[*reader]).any(|group| !own.contains(group))
@@ -288,7 +292,7 @@ impl<'a> Groups<'a> {
             if self.ops[position].iter().any(|op| self.facts.host[*op]) {
                 continue;
             }
-            let is_anothers = |op: &&OpId| self.holders[**op].first() != Some(&position);
+            let is_anothers = |op: &&OpId| !self.is_first(position, **op);
             let mut known = self.ops[position].iter().filter(is_anothers).count();
             let mut tried = BTreeSet::new();
             while let Some(tensor) = self.untried_operand(position, &tried) {
@@ -297,8 +301,7 @@ impl<'a> Groups<'a> {
                 if known + cone.len() > MOST_REPEATED_IN_ALL {
                     continue;
                 }
-                let mut more: Vec<OpId> = self.ops[position].iter().chain(&cone).copied().collect();
-                more.sort_unstable();
+                let more = union(&self.ops[position], &cone);
                 if is_one_kernel(self.facts, &more) {
                     self.ops[position] = more;
                     (known, repeated) = (known + cone.len(), true);
@@ -318,9 +321,7 @@ impl<'a> Groups<'a> {
                 Some(earlier) => {
                     let mut all = std::mem::take(&mut self.ops);
                     let gone = all.remove(later);
-                    all[earlier].extend(gone);
-                    all[earlier].sort_unstable();
-                    all[earlier].dedup();
+                    all[earlier] = union(&all[earlier], &gone);
                     *self = Self::new(self.facts, all);
                     read = self.read_by_repeating();
                 }
@@ -332,11 +333,10 @@ impl<'a> Groups<'a> {
     /// What each group reads that repeats something of another; nothing of the others.
     fn read_by_repeating(&self) -> Vec<BTreeSet<TensorId>> {
         let reads = |(position, group): (usize, &Vec<OpId>)| -> BTreeSet<TensorId> {
-            if group.iter().all(|op| self.holders[*op].first() == Some(&position)) {
+            if group.iter().all(|op| self.is_first(position, *op)) {
                 return BTreeSet::new();
             }
-            let read = group.iter().flat_map(|op| self.facts.fusion.tensor_inputs(*op));
-            read.filter(|tensor| !self.facts.fusion.is_result_of(*tensor, group)).collect()
+            self.read_from_outside(group).collect()
         };
         self.ops.iter().enumerate().map(reads).collect()
     }
@@ -351,19 +351,20 @@ impl<'a> Groups<'a> {
         if read[earlier].is_disjoint(&read[later]) || read[later].iter().any(made_late) {
             return false;
         }
-        let mut ops: Vec<OpId> = self.ops[earlier].iter().chain(&self.ops[later]).copied().collect();
-        ops.sort_unstable();
-        ops.dedup();
-        is_one_kernel(self.facts, &ops)
+        is_one_kernel(self.facts, &union(&self.ops[earlier], &self.ops[later]))
     }
 
     /// A tensor that a group reads from another.
     fn untried_operand(&self, position: usize, tried: &BTreeSet<TensorId>) -> Option<TensorId> {
-        let group = &self.ops[position];
-        let mut read = group.iter().flat_map(|op| self.facts.fusion.tensor_inputs(*op));
+        let is_made = |tensor: &TensorId| self.facts.fusion.definition(*tensor).is_some();
+        self.read_from_outside(&self.ops[position]).find(|tensor| !tried.contains(tensor) && is_made(tensor))
+    }
+
+    /// What operations read that they do not make.
+    fn read_from_outside<'g>(&'g self, group: &'g [OpId]) -> impl Iterator<Item = TensorId> + 'g {
         let fusion = self.facts.fusion;
-        let is_read = |tensor: TensorId| fusion.definition(tensor).is_some() && !fusion.is_result_of(tensor, group);
-        read.find(|tensor| !tried.contains(tensor) && is_read(*tensor))
+        let read = group.iter().flat_map(|op| fusion.tensor_inputs(*op));
+        read.filter(move |tensor| !fusion.is_result_of(*tensor, group))
     }
 
     /// The operations that make a tensor of what is in memory, if they are few and
@@ -461,6 +462,14 @@ impl<'a> Groups<'a> {
         let ops = std::mem::take(&mut self.ops).into_iter().filter(|group| !group.is_empty()).collect();
         *self = Self::new(self.facts, ops);
     }
+}
+
+/// The operations of both, each once, in order of definition.
+fn union(some: &[OpId], others: &[OpId]) -> Vec<OpId> {
+    let mut ops: Vec<OpId> = some.iter().chain(others).copied().collect();
+    ops.sort_unstable();
+    ops.dedup();
+    ops
 }
 
 /// Whether operations can be one kernel, and no cut of the fusion lies among them.

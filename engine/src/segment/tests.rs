@@ -369,9 +369,9 @@ fn what_a_joined_group_hands_on_is_dropped_elsewhere() {
     }
 }
 
-#[test]
-fn layers_do_not_repeat_all_layers_before_them() {
-    let layers = 16;
+/// Layers, each of a sum over the other axis than the one before, a product with it and operations that are done again
+/// if they are few.
+pub(crate) fn chain_over_both_axes(layers: usize, operations: usize) -> String {
     let mut text = String::from("fusion @chain(%x: f32[?, ?]) {\n");
     let mut last = "x".to_owned();
     for i in 0..layers {
@@ -379,12 +379,18 @@ fn layers_do_not_repeat_all_layers_before_them() {
         text += &format!("  %s{i} = sum %{last} axes({})\n  %b{i} = broadcast %s{i} flags({flags})\n", 1 - i % 2);
         text += &format!("  %y{i} = mul %{last}, %b{i}\n");
         last = format!("y{i}");
-        for more in 0..5 {
+        for more in 0..operations {
             text += &format!("  %z{i}_{more} = tanh %{last}\n");
             last = format!("z{i}_{more}");
         }
     }
-    text += &format!("  return %{last}\n}}");
+    text + &format!("  return %{last}\n}}")
+}
+
+#[test]
+fn layers_do_not_repeat_all_layers_before_them() {
+    let layers = 16;
+    let text = chain_over_both_axes(layers, 5);
     let segments = cut(&text, &[&[64, 128]]);
     let is_tanh = |kind: &OpKind| matches!(kind, OpKind::Unary(UnaryOp::Tanh));
     let count = |segment: &Segment| segment.fusion.ops.values().filter(|op| is_tanh(&op.kind)).count();

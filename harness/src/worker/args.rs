@@ -141,9 +141,15 @@ fn meta(name: &str, dtype: DType, spec: &TensorSpec) -> Result<TensorMeta> {
     Ok(TensorMeta { dtype, sizes: spec.sizes.clone(), strides })
 }
 
-fn no_memory(name: &str, bytes: usize) -> Box<Diagnostic> {
-    let message = format!("input `%{name}` needs {bytes} bytes of host memory, which are not there");
-    Diagnostic::user(code::TENSOR_TOO_LARGE, message)
+/// So many equal bytes; refused where there is no memory for them.
+fn bytes_of(name: &str, count: usize, byte: u8) -> Result<Vec<u8>> {
+    let mut data = Vec::new();
+    data.try_reserve_exact(count).map_err(|_| {
+        let message = format!("input `%{name}` needs {count} bytes of host memory, which are not there");
+        Diagnostic::user(code::TENSOR_TOO_LARGE, message)
+    })?;
+    data.resize(count, byte);
+    Ok(data)
 }
 
 fn tensor(name: &str, dtype: DType, spec: &TensorSpec) -> Result<HostTensor> {
@@ -156,9 +162,7 @@ fn tensor(name: &str, dtype: DType, spec: &TensorSpec) -> Result<HostTensor> {
         .and_then(|n| n.checked_mul(dtype.bytes()))
         .ok_or_else(overflow)?;
     // Storage outside the view is 0xff: NaN or -1, so that a stray read shows.
-    let mut data = Vec::new();
-    data.try_reserve_exact(bytes).map_err(|_| no_memory(name, bytes))?;
-    data.resize(bytes, 0xff);
+    let mut data = bytes_of(name, bytes, 0xff)?;
     if meta.is_contiguous() {
         fill_dense(&mut data[offset * dtype.bytes()..], &draw);
         return HostTensor::new(meta, data, offset);
@@ -166,10 +170,7 @@ fn tensor(name: &str, dtype: DType, spec: &TensorSpec) -> Result<HostTensor> {
     let mut tensor = HostTensor::new(meta, data, offset)?;
     let width = dtype.bytes();
     let drawn = if draw.repeats() { draw.len.min(PERIOD as i64) } else { draw.len };
-    let mut dense = Vec::new();
-    let bytes = (drawn as usize).checked_mul(width).ok_or_else(overflow)?;
-    dense.try_reserve_exact(bytes).map_err(|_| no_memory(name, bytes))?;
-    dense.resize(bytes, 0);
+    let mut dense = bytes_of(name, (drawn as usize).checked_mul(width).ok_or_else(overflow)?, 0)?;
     fill_drawn(&mut dense, &draw);
     // In row-major order: of several elements in one place the last stays.
     for (element, at) in dense.chunks_exact(width).cycle().zip(Offsets::new(&tensor.meta)) {
