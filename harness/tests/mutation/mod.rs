@@ -113,7 +113,7 @@ fn check_mutants(count: usize) {
     let (open, unreached) = (of(Verdict::Survives), of(Verdict::Unreached));
     eprint!("{}", totals.survivors);
     // What threads outside of the tensor add to sums is zero, or NaN where the sum is NaN without it: no term says the latter.
-    assert!(open * 2000 <= all, "{open} of {all} changes are neither found out nor proven:\n{}", totals.survivors);
+    assert!(open * 4000 <= all, "{open} of {all} changes are neither found out nor proven:\n{}", totals.survivors);
     // Tests of vectors that are repeated for their single elements, and what is left of them where sizes are multiples.
     let (proven, places) = (totals.proven_places, totals.places);
     assert!(proven * 20 <= places, "at {proven} of {places} places nothing can be changed that anybody sees");

@@ -25,10 +25,19 @@ pub(super) struct Access {
     /// The counters by which its block published it: a number of [`Grid::published`].
     pub(super) published: u32,
     /// The ticket under which it stands, and whether a fence lies in between.
-    pub(super) ticket: Option<(Counter, i64, bool)>,
+    pub(super) ticket: Option<Ticket>,
     /// Whether data decides in another way whether it happens.
     pub(super) guarded: bool,
     pub(super) stmt: u32,
+    /// When it happens in its block.
+    pub(super) time: u32,
+}
+
+impl Access {
+    /// Whether it is the same at another time.
+    pub(super) fn is_again(&self, other: &Access) -> bool {
+        Access { time: other.time, ..*self } == *other
+    }
 }
 
 /// What blocks did to a counter.
@@ -41,10 +50,8 @@ struct Counts {
     odd: bool,
 }
 
-/// Whether somebody writes what an access reads, between the same grid barriers.
-fn is_written_beside(read: &Access, group: &[Access]) -> bool {
-    group.iter().any(|other| other.kind != Kind::Read && other.epoch == read.epoch)
-}
+/// A ticket: a counter, its number, and whether a fence lies behind it.
+type Ticket = (Counter, i64, bool);
 
 /// What all blocks did.
 #[derive(Default)]
@@ -80,12 +87,25 @@ impl Grid {
         }) as u32
     }
 
-    /// Whether the holder of a ticket is the last of all.
-    fn is_last(&self, kernel: &Kernel, counter: Counter, number: i64) -> bool {
-        let zeroed = kernel.buffers[parts(counter).0].zeroed;
-        self.counts
-            .get(&counter)
-            .is_some_and(|counts| zeroed && !counts.odd && counts.wraps == Some(number) && counts.number == number + 1)
+    /// The ticket of an access, if its holder is the last of all.
+    fn last(&self, kernel: &Kernel, access: &Access) -> Option<Ticket> {
+        access.ticket.filter(|(counter, number, _)| {
+            let zeroed = kernel.buffers[parts(*counter).0].zeroed;
+            self.counts.get(counter).is_some_and(|counts| {
+                zeroed && !counts.odd && counts.wraps == Some(*number) && counts.number == *number + 1
+            })
+        })
+    }
+
+    /// Whether a read may find either what was there before a write between the same grid barriers, or what it left.
+    fn is_mixed(&self, kernel: &Kernel, read: &Access, group: &[Access]) -> bool {
+        let beside = || group.iter().filter(|other| other.kind != Kind::Read && other.epoch == read.epoch);
+        // Barriers of the block order what is apart in time, or there is an alarm.
+        let is_own = beside().all(|write| write.block == read.block && write.time < read.time);
+        let is_behind_all = || {
+            self.last(kernel, read).is_some_and(|(.., fenced)| fenced) && beside().all(|write| write.ticket.is_none())
+        };
+        read.kind == Kind::Read && !is_own && !is_behind_all()
     }
 
     /// Looks for accesses of different blocks without order, and for elements of outputs that are not written once.
@@ -119,12 +139,7 @@ impl Grid {
                 self.order(kernel, group, report, name);
             }
             let (buffer, index) = parts(group[0].element);
-            let is_behind_all = |x: &Access| {
-                let is_last = |(counter, number, fenced)| fenced && self.is_last(kernel, counter, number);
-                x.ticket.is_some_and(is_last) && group.iter().all(|y| y.kind == Kind::Read || y.ticket.is_none())
-            };
-            let is_mixed = |x: &Access| x.kind == Kind::Read && is_written_beside(x, group) && !is_behind_all(x);
-            self.mixed |= group.iter().any(is_mixed);
+            self.mixed |= group.iter().any(|access| self.is_mixed(kernel, access, group));
             let writes = group.iter().filter(|access| access.kind != Kind::Read);
             if writes.clone().next().is_none() && report.is_exhaustive() && !kernel.buffers[buffer].zeroed {
                 report.alarm(AlarmKind::Uninitialised, Some(group[0].stmt), || {
@@ -150,14 +165,11 @@ impl Grid {
 
     /// Accesses of one element by several blocks.
     fn order(&self, kernel: &Kernel, group: &[Access], report: &mut OrderReport, name: &dyn Fn(&Access) -> String) {
-        let last = |ticket: Option<(Counter, i64, bool)>| {
-            ticket.filter(|(counter, number, _)| self.is_last(kernel, *counter, *number))
-        };
         let mut undecided = false;
         for x in group.iter().filter(|x| x.kind != Kind::Read) {
             for y in group.iter().filter(|y| y.block != x.block && y.kind.conflicts(x.kind)) {
-                let tickets = (last(x.ticket), last(y.ticket));
-                let behind = |before: &Access, ticket: Option<(Counter, i64, bool)>| {
+                let tickets = (self.last(kernel, x), self.last(kernel, y));
+                let behind = |before: &Access, ticket: Option<Ticket>| {
                     ticket.is_some_and(|(counter, _, fenced)| {
                         fenced && self.sets[before.published as usize].contains(&counter)
                     })

@@ -70,7 +70,7 @@ pub struct ResultTerms {
 /// The terms of a launch. Of two kernels that write equal terms, both of them exhaustive, the results are equal
 /// whatever memory holds, collisions of 64-bit hashes aside. What blocks write for each other counts as results,
 /// and what they read of it as inputs: of two kernels that write the same up to a grid barrier, memory is the same
-/// behind it, as long as nobody reads between two barriers what is written between them.
+/// behind it, as long as who reads between two barriers what is written between them does so behind all writes.
 pub fn result_terms(kernel: &Kernel, launch: &BoundLaunch) -> Result<ResultTerms> {
     let slice = Slice::new(kernel, true, &[]);
     let mut run = Run::new(kernel, launch, &slice, None)?;

@@ -245,9 +245,10 @@ impl<'a> Run<'a> {
                 ticket: ticket.map(|(counter, number, since)| (counter, number, fenced(since))),
                 guarded: event.guard != ROOT && (ticket.is_none() || self.guards.is_private(event.guard)),
                 stmt: event.stmt,
+                time: event.time,
             };
             // A read is no other for being done again.
-            let again = event.kind == Kind::Read && last == Some(access);
+            let again = event.kind == Kind::Read && last.is_some_and(|last| access.is_again(&last));
             if !again {
                 self.grid.accesses.push(access);
             }

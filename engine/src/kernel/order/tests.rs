@@ -241,6 +241,9 @@ fn results_behind_grid_barriers_are_proven() {
     let behind = terms(&format!("{LOAD} {write} v\n sync grid\n let w: f32 = {own} {STORE}"));
     let before = terms(&format!("{LOAD} let w: f32 = {own} sync grid\n {write} v\n {STORE}"));
     assert!(behind.exhaustive && before.exhaustive && behind != before);
-    // Nor is memory the same to those who read and write it between the same barriers.
-    assert!(!terms(&format!("{LOAD} sync grid\n {write} v\n let w: f32 = {own} {STORE}")).exhaustive);
+    // Between the same barriers memory is one thing only to those who read behind all writes.
+    let read = format!("let w: f32 = {own}");
+    assert!(terms(&format!("{LOAD} sync grid\n {write} v\n {read} {STORE}")).exhaustive);
+    assert!(!terms(&format!("{LOAD} sync grid\n {read} {write} v\n {STORE}")).exhaustive);
+    assert!(!terms(&format!("{LOAD} sync grid\n {write} v\n {read} {write} v + 1.0f32\n {STORE}")).exhaustive);
 }
