@@ -24,6 +24,23 @@ const MAX_THREADS: u64 = 2048;
 /// Statements of such a kernel, at most.
 const MAX_STATEMENTS: usize = 160;
 
+/// Changes of cases' kernels, each with its place, that no checker proves to be none, and why they are: what threads
+/// outside of the tensor add is zero, or NaN where the sum is NaN without it.
+const BY_HAND: [(&str, &str, &str); 2] = [
+    (
+        "ScheduleTest.SoftmaxOfAll/pm=3,pn=5",
+        "if blockIdx.x * 4 + i.v10 < x_n0 { .. }",
+        "exp(-inf - m) is 0 unless m is NaN or -inf. m is the largest of all elements: then each exp(x - m) is NaN, and \
+         every block has a row inside",
+    ),
+    (
+        "NormalizationTest.ThunderRmsNormBackward/m=17,n=3",
+        "if blockIdx.x * 32 + threadIdx.y < t0_n0 && threadIdx.x < t0_n1 { .. }",
+        "-(0 * 0) * 0 * t15 is a zero unless t15 is NaN or inf. It is 1 / t9^2 = rsqrt(t6)^2, with t6 at least 1e-5 or \
+         NaN: never inf, and where it is NaN so is each product of the row's own elements",
+    ),
+];
+
 /// What threads of a kernel do together, as far as it needs other mutants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
@@ -111,9 +128,10 @@ fn check_mutants(count: usize) {
     let of =
         |wanted: Verdict| totals.sites.iter().filter(|((_, own), _)| *own == wanted).map(|(_, n)| n).sum::<usize>();
     let (open, unreached) = (of(Verdict::Survives), of(Verdict::Unreached));
-    eprint!("{}", totals.survivors);
-    // What threads outside of the tensor add to sums is zero, or NaN where the sum is NaN without it: no term says the latter.
-    assert!(open * 4000 <= all, "{open} of {all} changes are neither found out nor proven:\n{}", totals.survivors);
+    let (known, unknown): (Vec<&Survivor>, Vec<&Survivor>) =
+        totals.survivors.iter().partition(|own| BY_HAND.iter().any(|(name, place, _)| own.is_of(name, place)));
+    eprintln!("{open} left: {known:#?}");
+    assert!(unknown.is_empty(), "neither found out nor proven: {unknown:#?}");
     // Tests of vectors that are repeated for their single elements, and what is left of them where sizes are multiples.
     let (proven, places) = (totals.proven_places, totals.places);
     assert!(proven * 20 <= places, "at {proven} of {places} places nothing can be changed that anybody sees");
@@ -153,12 +171,28 @@ impl Judged {
     }
 }
 
+/// A change that nobody found out, and nobody proved to be none.
+#[derive(Debug)]
+#[allow(dead_code, reason = "what is printed")]
+struct Survivor {
+    name: String,
+    place: String,
+    change: Change,
+    launches: usize,
+}
+
+impl Survivor {
+    fn is_of(&self, name: &str, place: &str) -> bool {
+        self.name == name && self.place == place
+    }
+}
+
 /// What became of mutants, and of the changes of places: one is found out if one of its mutants is.
 #[derive(Default)]
 struct Totals {
     mutants: BTreeMap<(Change, Verdict), usize>,
     sites: BTreeMap<(Change, Verdict), usize>,
-    survivors: String,
+    survivors: Vec<Survivor>,
     kernels: usize,
     /// Barriers, terms, indices and the like, whatever was done to them; and those of which each change is proven.
     places: usize,
@@ -179,11 +213,11 @@ impl Totals {
             let Some(verdict) = found.or(left) else { continue };
             *places.entry(site).or_insert(true) &= verdict.is_proof();
             *self.sites.entry((change, verdict)).or_insert(0) += 1;
-            let what = format!("{name} in {launches} launches: {change:?} at `{}`: {verdict:?}\n", mutants[0].place);
+            let place = mutants[0].place.clone();
             if verdict == Verdict::Survives {
-                self.survivors.push_str(&what);
+                self.survivors.push(Survivor { name: name.into(), place, change, launches });
             } else if verdict.is_proof() {
-                eprint!("{what}");
+                eprintln!("{name} in {launches} launches: {change:?} at `{place}`: {verdict:?}");
             }
         }
         self.places += places.len();
