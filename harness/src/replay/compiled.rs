@@ -8,6 +8,7 @@ use crate::worker;
 use engine::backend::cuda::emit;
 use engine::compile::Plan;
 use engine::kernel::BoundLaunch;
+use engine::options::DeviceDesc;
 use engine::program::{Launch, Program};
 use engine::runtime::Session;
 use engine::segment::SegmentKind;
@@ -27,7 +28,7 @@ pub(crate) struct CompiledCase {
 impl CompiledCase {
     /// How the texts in the case's file would have to be rewritten, if it compiles.
     pub(crate) fn goldens(&self, case: &Case) -> Option<Vec<Bless>> {
-        self.program.as_deref().map(|program| worker::check_goldens(case, program).1)
+        self.program.as_deref().map(|program| worker::check_goldens(case, program, &DeviceDesc::h200()).1)
     }
 
     /// The whole CUDA text of each kernel.

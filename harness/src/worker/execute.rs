@@ -11,7 +11,7 @@ use crate::outcome::{CodeFrom, Numerics, Outcome, PassedBy, Variation, Verdict};
 use crate::proto::Mode;
 use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::{Bindings, Fusion};
-use engine::options::{NoTrace, Phase, SimOptions, SimSchedule, Trace};
+use engine::options::{DeviceDesc, NoTrace, Phase, SimOptions, SimSchedule, Trace};
 use engine::program::Program;
 use engine::refeval::Evaluation;
 use engine::runtime::{BenchOptions, CACHED, PhaseTimes, RunOutcome, Session};
@@ -154,7 +154,7 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
     // The program that ran: it also depends on how the arguments are aligned.
     if let Some(run) = runs.first() {
         outcome.rests_on = Some(ran_as(&run.program));
-        judge.expectations(run, cx.bless, &mut outcome);
+        judge.expectations(run, session.device(), cx.bless, &mut outcome);
     }
     if cx.mode == Mode::Bench && outcome.verdict == Verdict::Pass {
         spans
@@ -278,14 +278,14 @@ impl Judge<'_> {
         variation::of_runs(&names, what.iter().map(String::as_str).zip(outputs))
     }
 
-    fn expectations(&self, run: &RunOutcome, bless: bool, outcome: &mut Outcome) {
+    fn expectations(&self, run: &RunOutcome, device: &DeviceDesc, bless: bool, outcome: &mut Outcome) {
         let program = &run.program;
         outcome.facts = facts::gather(program);
         outcome.kernel_crc = facts::kernel_crc(program);
         outcome.out_crc = Some(facts::out_crc(run.outputs.iter().chain(run.updates.iter().map(|(_, tensor)| tensor))));
         let (mut broken, rewritten) = facts::check(self.case, &outcome.facts);
         broken.extend(facts::check_texts(self.case, |stage| stage_text(program, stage)));
-        let (other, texts) = golden::check(self.case, program);
+        let (other, texts) = golden::check(self.case, program, device);
         broken.extend(other);
         if bless {
             outcome.bless = rewritten;

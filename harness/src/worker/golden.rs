@@ -5,13 +5,18 @@ use crate::case::{Case, Golden};
 use crate::outcome::Bless;
 use engine::compile::Plan;
 use engine::kernel::{self, Kernel};
+use engine::options::DeviceDesc;
 use engine::program::{Launch, Program};
 use engine::schedule::scheduled_tensors;
 use engine::text;
 
-/// The texts that are others, in words, and their rewritten form.
-pub(crate) fn check(case: &Case, program: &Program) -> (Vec<String>, Vec<Bless>) {
+/// The texts that are others, in words, and their rewritten form. Schedules are made for a device: a program for
+/// another than the simulator's is held to nothing.
+pub(crate) fn check(case: &Case, program: &Program, device: &DeviceDesc) -> (Vec<String>, Vec<Bless>) {
     let (mut broken, mut bless) = (Vec::new(), Vec::new());
+    if device.name != DeviceDesc::h200().name {
+        return (broken, bless);
+    }
     for Golden { line, stage, text } in &case.goldens {
         let own = text_of(program, stage);
         if own == *text {
