@@ -11,6 +11,9 @@ use crate::num::{DType, Value, eval};
 use crate::tensor::{HostTensor, TensorMeta};
 use std::sync::Arc;
 
+/// Elements of storage for each of a tensor from which on it has gaps that are not read.
+const GAPS: usize = 16;
+
 /// Elements in a representation that holds every value of their type.
 #[derive(Clone, Debug)]
 pub enum Data {
@@ -340,6 +343,31 @@ impl View {
         let bytes = tensor.data.get(start..start + span * width).unwrap_or(&[]);
         let data = decode(tensor.dtype(), bytes, &Nest::new(&[span], [&[1]]));
         Self { dtype: tensor.dtype(), data: Arc::new(data), sizes, strides, offset: 0 }
+    }
+
+    /// Reads the elements of a checked host tensor, without what lies between them: its axes lie in memory in the
+    /// same order. Nothing where its strides do not tell the order, or where it has gaps too few to be worth it.
+    pub(crate) fn load_without_gaps(tensor: &HostTensor) -> Option<Self> {
+        let whole = |sizes: &[i64]| sizes.iter().map(|&s| usize::try_from(s).ok()).collect::<Option<Vec<usize>>>();
+        let (sizes, strides) = (whole(tensor.sizes())?, whole(tensor.strides())?);
+        let mut order: Vec<usize> = (0..sizes.len()).collect();
+        order.sort_by_key(|&axis| std::cmp::Reverse(strides[axis]));
+        let span = usize::try_from(tensor.meta.span()?).ok()?;
+        let count: usize = sizes.iter().product();
+        let told = order.windows(2).all(|pair| strides[pair[0]] > strides[pair[1]]);
+        if !told || strides.contains(&0) || span / GAPS < count.max(1) {
+            return None;
+        }
+        let width = tensor.dtype().bytes();
+        let bytes = tensor.data.get(tensor.offset * width..(tensor.offset + span) * width)?;
+        let in_order = |of: &[usize]| order.iter().map(|&axis| of[axis]).collect::<Vec<_>>();
+        let data = decode(tensor.dtype(), bytes, &Nest::new(&in_order(&sizes), [&in_order(&strides)]));
+        let (mut dense, mut inner) = (vec![0; sizes.len()], 1);
+        for &axis in order.iter().rev() {
+            dense[axis] = inner;
+            inner *= sizes[axis];
+        }
+        Some(Self { dtype: tensor.dtype(), data: Arc::new(data), sizes, strides: dense, offset: 0 })
     }
 
     /// Writes a host tensor of the same layout. What lies between the elements

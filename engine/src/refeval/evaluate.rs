@@ -160,13 +160,27 @@ impl Evaluator<'_> {
         }
         let view = match self.fusion.tensors[tensor].def {
             TensorDef::Input(position) => match self.args.get(position as usize) {
-                Some(Arg::Tensor(argument)) => View::load(argument),
+                Some(Arg::Tensor(argument)) => {
+                    let dense = self.is_computed_with(tensor).then(|| View::load_without_gaps(argument)).flatten();
+                    dense.unwrap_or_else(|| View::load(argument))
+                }
                 _ => return Err(Diagnostic::bug(format!("input {position} was checked to be a tensor"))),
             },
             TensorDef::Op(op) => return Err(Diagnostic::bug(format!("{tensor} is read before {op} defines it"))),
         };
         self.values[tensor.index()] = Some(view.clone());
         Ok(view)
+    }
+
+    /// Whether a tensor is read by operations alone whose results have an order of axes, but no strides, of it.
+    fn is_computed_with(&self, tensor: TensorId) -> bool {
+        let reads = |id: OpId| self.fusion.tensor_inputs(id).any(|operand| operand == tensor);
+        let computes = |kind: &OpKind| {
+            use OpKind::{Binary, Cast, Reduce, Ternary, Unary};
+            matches!(kind, Unary(_) | Binary(_) | Ternary(_) | Cast(_) | Reduce { .. })
+        };
+        !self.fusion.outputs.contains(&tensor)
+            && self.fusion.ops.iter().all(|(id, op)| !reads(id) || computes(&op.kind))
     }
 
     /// Gives up what no operation after this one reads.

@@ -436,3 +436,33 @@ fn what_would_read_too_many_elements_is_refused() {
         assert_eq!(outputs[0].to_f64(), [0.0, 0.0], "{body}");
     }
 }
+
+/// Gaps of any width are no part of what is computed, nor of how results lie in memory.
+#[test]
+fn gaps_between_elements_change_nothing() {
+    let mut s = Sketch::new();
+    let (x, y) = (s.input("x", DType::I16, "m n k"), s.input("y", DType::I16, "m n k"));
+    let sum = s.op(binary(BinaryOp::Sub), &[T(x), T(y)]);
+    let cast = s.op(OpKind::Cast(DType::F32), &[T(x)]);
+    let last = s.op(reduce(ReduceOp::Max, &[1]), &[T(y)]);
+    s.fusion.outputs = vec![sum, cast, last];
+    let made = |strides: [i64; 3], seed: i64| {
+        let meta = TensorMeta { dtype: DType::I16, sizes: vec![2, 3, 5], strides: strides.to_vec() };
+        let value = |at: &[i64]| Value::Int(seed * (at[0] * 7 + at[1] * 31 + at[2] * 11) % 101);
+        Arg::Tensor(HostTensor::strided(meta, value).unwrap())
+    };
+    // Of the first of each pair every gap is read; the second has the same order of axes.
+    let layouts = [
+        ([16, 5, 1], [90_000, 5, 1]),
+        ([1, 11, 2], [1, 50_000, 2]),
+        ([5, 10, 1], [700, 5_000, 40]),
+        ([15, 1, 3], [2_000, 300, 900]),
+    ];
+    for (near, far) in layouts {
+        for (near_y, far_y) in layouts {
+            let expected = evaluate(&s.fusion, &[made(near, 3), made(near_y, 5)]).unwrap();
+            let found = evaluate(&s.fusion, &[made(far, 3), made(far_y, 5)]).unwrap();
+            assert_eq!(found, expected, "{far:?} {far_y:?}");
+        }
+    }
+}
