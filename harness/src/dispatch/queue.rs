@@ -66,6 +66,10 @@ impl RunPolicy {
 /// so many times less.
 const HELD_SHARE: usize = 4;
 
+/// A case that is expected to take so long on a GPU is one whose inputs, reference and comparison use all cores of the
+/// host: two of them at once take as long as one after the other.
+const USES_HOST_NS: u64 = 30_000_000;
+
 /// The shared queue.
 pub(crate) struct Queue {
     policy: RunPolicy,
@@ -127,8 +131,22 @@ impl Queue {
         job.avoid.is_some_and(|avoid| device(avoid) == device(slot) && others(&|other| device(other) != device(avoid)))
     }
 
+    /// Whether the slot should take the job only when no other is left: one GPU of several takes those that use the
+    /// whole host, the longest first, while others take the rest.
+    fn is_last_choice(&self, state: &QueueState, slot: usize, job: &Job) -> bool {
+        let on_gpus = !self.policy.slots.is_empty() && self.policy.slots.iter().all(|spec| spec.gpu.is_some());
+        on_gpus && job.expected_ns >= USES_HOST_NS && state.live.iter().position(|live| *live) != Some(slot)
+    }
+
+    /// The place of the first waiting job for the slot that `suits`.
+    fn first(&self, state: &QueueState, slot: usize, suits: impl Fn(&Job) -> bool) -> Option<usize> {
+        let suits = |job: &Job| suits(job) && !self.unsuited(state, slot, job);
+        let choice = state.waiting.iter().position(|job| suits(job) && !self.is_last_choice(state, slot, job));
+        choice.or_else(|| state.waiting.iter().position(suits))
+    }
+
     fn pop(&self, state: &mut QueueState, slot: usize) -> Option<Job> {
-        let at = state.waiting.iter().position(|job| !self.unsuited(state, slot, job))?;
+        let at = self.first(state, slot, |_| true)?;
         let job = state.waiting.remove(at)?;
         state.in_flight += 1;
         Some(job)
@@ -216,14 +234,14 @@ impl Source for Queue {
         let plain = |job: &Job| !job.fresh && !job.alone && job.attempt == 0 && job.repeat == 0;
         let mut jobs = Vec::new();
         while held.jobs + jobs.len() < wanted.min(state.waiting.len() / parts) {
-            let suits = |job: &Job| plain(job) && !self.unsuited(&state, slot, job);
             // The longest first, as others do. Once they take its share of the time, short ones from the end keep the
             // compiling threads at work.
             let at = match held_ns < fair_ns || fair_ns == 0 {
-                true => state.waiting.iter().position(suits),
+                true => self.first(&state, slot, plain),
                 false => {
                     let is_short = |job: &Job| job.expected_ns <= fair_ns / wanted as u64;
-                    state.waiting.iter().rposition(|job| is_short(job) && suits(job))
+                    let suits = |job: &Job| plain(job) && is_short(job) && !self.unsuited(&state, slot, job);
+                    state.waiting.iter().rposition(suits)
                 }
             };
             let Some(job) = at.and_then(|at| state.waiting.remove(at)) else { break };
@@ -368,13 +386,42 @@ mod tests {
         assert!(matches!(queue.take(0), Take::Done));
     }
 
+    /// A slot on a GPU.
+    fn slot(uuid: &str, arch: u32) -> SlotSpec {
+        let gpu = crate::device::Gpu { uuid: uuid.into(), arch: Some(arch), ..Default::default() };
+        let device = crate::proto::DeviceSpec::Played { uuid: uuid.into(), threads: 1, times: None };
+        SlotSpec { device, label: uuid.into(), env: Vec::new(), gpu: Some(gpu) }
+    }
+
+    #[test]
+    fn one_gpu_takes_the_cases_that_use_the_whole_host() {
+        let ids = ["longest", "long", "longer", "short", "shorter"];
+        let made = |slots: &[SlotSpec]| {
+            queue(&ids, &["g0", "g1"], |policy| {
+                policy.slots = slots.to_vec();
+                let of = |id: &str| Known {
+                    dur_ns: Some(if id.contains("long") { 90_000_000 } else { 1_000 }),
+                    failed: false,
+                };
+                policy.known = ids.iter().map(|id| (id.to_string(), of(id))).collect();
+            })
+        };
+        let shared = made(&[slot("g0", 90), slot("g1", 90)]);
+        take(&shared, 1, "short");
+        take(&shared, 0, "longest");
+        take(&shared, 1, "shorter");
+        // Nothing else is left, and nobody is idle.
+        take(&shared, 1, "long");
+        // Who takes them goes away.
+        let left = made(&[slot("g0", 90), slot("g1", 90)]);
+        left.leave(0);
+        take(&left, 1, "longest");
+        // Simulated devices have threads of their own.
+        take(&made(&[]), 1, "longest");
+    }
+
     #[test]
     fn a_case_waits_for_a_device_that_fits_and_no_slot_waits_in_vain() {
-        let slot = |uuid: &str, arch| {
-            let gpu = crate::device::Gpu { uuid: uuid.into(), arch: Some(arch), ..Default::default() };
-            let device = crate::proto::DeviceSpec::Played { uuid: uuid.into(), threads: 1, times: None };
-            SlotSpec { device, label: uuid.into(), env: Vec::new(), gpu: Some(gpu) }
-        };
         let mut new = Case { id: "new".into(), ..Case::default() };
         new.require.arch = Some(90);
         let queue = queue(&[], &["old", "new"], |policy| {
