@@ -1,6 +1,7 @@
 //! Values of intermediate tensors: typed vectors seen through strides.
 
 use super::nest::{Nest, map1};
+use super::order::copy_layout;
 use super::parallel;
 use crate::diag::{Diagnostic, Result};
 use crate::num::convert::{
@@ -11,8 +12,8 @@ use crate::num::{DType, Value, eval};
 use crate::tensor::{HostTensor, TensorMeta};
 use std::sync::Arc;
 
-/// Elements of storage for each of a tensor from which on it has gaps that are not read.
-const GAPS: usize = 16;
+/// So many elements of storage for each one of the tensor are worth reading these alone.
+const MIN_GAPS: usize = 16;
 
 /// Elements in a representation that holds every value of their type.
 #[derive(Clone, Debug)]
@@ -334,13 +335,8 @@ impl View {
 
     /// Reads a checked host tensor with its layout.
     pub(crate) fn load(tensor: &HostTensor) -> Self {
-        let size = |size: i64| usize::try_from(size).unwrap_or(0);
-        let sizes: Vec<_> = tensor.sizes().iter().map(|&s| size(s)).collect();
-        let strides: Vec<_> = tensor.strides().iter().map(|&s| size(s)).collect();
-        let width = tensor.dtype().bytes();
-        let span = size(tensor.meta.span().unwrap_or(0));
-        let start = tensor.offset * width;
-        let bytes = tensor.data.get(start..start + span * width).unwrap_or(&[]);
+        let (sizes, strides) = (unsigned(tensor.sizes()), unsigned(tensor.strides()));
+        let (span, bytes) = storage(tensor);
         let data = decode(tensor.dtype(), bytes, &Nest::new(&[span], [&[1]]));
         Self { dtype: tensor.dtype(), data: Arc::new(data), sizes, strides, offset: 0 }
     }
@@ -348,26 +344,20 @@ impl View {
     /// Reads the elements of a checked host tensor, without what lies between them: its axes lie in memory in the
     /// same order. Nothing where its strides do not tell the order, or where it has gaps too few to be worth it.
     pub(crate) fn load_without_gaps(tensor: &HostTensor) -> Option<Self> {
-        let whole = |sizes: &[i64]| sizes.iter().map(|&s| usize::try_from(s).ok()).collect::<Option<Vec<usize>>>();
-        let (sizes, strides) = (whole(tensor.sizes())?, whole(tensor.strides())?);
-        let mut order: Vec<usize> = (0..sizes.len()).collect();
-        order.sort_by_key(|&axis| std::cmp::Reverse(strides[axis]));
-        let span = usize::try_from(tensor.meta.span()?).ok()?;
-        let count: usize = sizes.iter().product();
-        let told = order.windows(2).all(|pair| strides[pair[0]] > strides[pair[1]]);
-        if !told || strides.contains(&0) || span / GAPS < count.max(1) {
+        let (sizes, strides) = (unsigned(tensor.sizes()), unsigned(tensor.strides()));
+        let (order, dense) = copy_layout(tensor.sizes(), tensor.strides());
+        let is_told = order.windows(2).all(|pair| strides[pair[0]] > strides[pair[1]]);
+        // Of axes of size 1 the stride tells nothing, and is kept.
+        if !is_told || strides.contains(&0) || sizes.iter().any(|&size| size < 2) {
             return None;
         }
-        let width = tensor.dtype().bytes();
-        let bytes = tensor.data.get(tensor.offset * width..(tensor.offset + span) * width)?;
+        let (span, bytes) = storage(tensor);
+        if span / MIN_GAPS < sizes.iter().product() {
+            return None;
+        }
         let in_order = |of: &[usize]| order.iter().map(|&axis| of[axis]).collect::<Vec<_>>();
         let data = decode(tensor.dtype(), bytes, &Nest::new(&in_order(&sizes), [&in_order(&strides)]));
-        let (mut dense, mut inner) = (vec![0; sizes.len()], 1);
-        for &axis in order.iter().rev() {
-            dense[axis] = inner;
-            inner *= sizes[axis];
-        }
-        Some(Self { dtype: tensor.dtype(), data: Arc::new(data), sizes, strides: dense, offset: 0 })
+        Some(Self { dtype: tensor.dtype(), data: Arc::new(data), sizes, strides: unsigned(&dense), offset: 0 })
     }
 
     /// Writes a host tensor of the same layout. What lies between the elements
@@ -428,6 +418,19 @@ fn from<T>(all: &[T], offset: usize) -> &[T] {
 
 fn signed(sizes: &[usize]) -> Vec<i64> {
     sizes.iter().map(|&size| size as i64).collect()
+}
+
+/// Sizes or strides of a checked tensor.
+fn unsigned(numbers: &[i64]) -> Vec<usize> {
+    numbers.iter().map(|&number| usize::try_from(number).unwrap_or(0)).collect()
+}
+
+/// From the first to the last element of a checked tensor: how many there are, gaps included, and their bytes.
+fn storage(tensor: &HostTensor) -> (usize, &[u8]) {
+    let width = tensor.dtype().bytes();
+    let span = tensor.meta.span().and_then(|span| usize::try_from(span).ok()).unwrap_or(0);
+    let start = tensor.offset * width;
+    (span, tensor.data.get(start..start + span * width).unwrap_or(&[]))
 }
 
 fn decode(dtype: DType, bytes: &[u8], nest: &Nest<1>) -> Data {

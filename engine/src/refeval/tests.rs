@@ -446,8 +446,8 @@ fn gaps_between_elements_change_nothing() {
     let cast = s.op(OpKind::Cast(DType::F32), &[T(x)]);
     let last = s.op(reduce(ReduceOp::Max, &[1]), &[T(y)]);
     s.fusion.outputs = vec![sum, cast, last];
-    let made = |strides: [i64; 3], seed: i64| {
-        let meta = TensorMeta { dtype: DType::I16, sizes: vec![2, 3, 5], strides: strides.to_vec() };
+    let made = |sizes: [i64; 3], strides: [i64; 3], seed: i64| {
+        let meta = TensorMeta { dtype: DType::I16, sizes: sizes.to_vec(), strides: strides.to_vec() };
         let value = |at: &[i64]| Value::Int(seed * (at[0] * 7 + at[1] * 31 + at[2] * 11) % 101);
         Arg::Tensor(HostTensor::strided(meta, value).unwrap())
     };
@@ -458,11 +458,15 @@ fn gaps_between_elements_change_nothing() {
         ([5, 10, 1], [700, 5_000, 40]),
         ([15, 1, 3], [2_000, 300, 900]),
     ];
-    for (near, far) in layouts {
-        for (near_y, far_y) in layouts {
-            let expected = evaluate(&s.fusion, &[made(near, 3), made(near_y, 5)]).unwrap();
-            let found = evaluate(&s.fusion, &[made(far, 3), made(far_y, 5)]).unwrap();
-            assert_eq!(found, expected, "{far:?} {far_y:?}");
+    let layouts_of_columns =
+        [([16, 1, 3], [90_000, 1, 3]), ([16, 90, 3], [900, 90_000, 3]), ([1, 40, 3], [1, 500, 300])];
+    for (sizes, layouts) in [([2, 3, 5], &layouts[..]), ([2, 1, 5], &layouts_of_columns)] {
+        for (near, far) in layouts {
+            for (near_y, far_y) in layouts {
+                let expected = evaluate(&s.fusion, &[made(sizes, *near, 3), made(sizes, *near_y, 5)]).unwrap();
+                let found = evaluate(&s.fusion, &[made(sizes, *far, 3), made(sizes, *far_y, 5)]).unwrap();
+                assert_eq!(found, expected, "{far:?} {far_y:?}");
+            }
         }
     }
 }

@@ -221,6 +221,11 @@ impl Source for Queue {
         self.policy.closed(self.lock().failed).is_some()
     }
 
+    fn ahead_a_thread(&self) -> usize {
+        // Most kernels are new, and while a long case runs many can be compiled.
+        24
+    }
+
     fn ahead(&self, slot: usize, held: Held, wanted: usize) -> Vec<Job> {
         let mut state = self.lock();
         if self.policy.closed(state.failed).is_some() {

@@ -416,9 +416,7 @@ impl Slot<'_> {
 
     /// Has the worker prepare cases that come behind one, if it has threads for that.
     fn look_ahead(&self, live: &mut Worker, job: &Job, ahead: &mut VecDeque<Job>) {
-        // Neighbours often share a kernel, which one thread compiles, and while a long case runs many can be compiled: a
-        // wide look keeps all busy.
-        let wanted = 24 * self.plan.knobs.compile_threads as usize;
+        let wanted = self.source.ahead_a_thread() * self.plan.knobs.compile_threads as usize;
         // A new worker knows of none, however many were taken for the one before.
         let known = if live.cases_run > 0 { ahead.len() } else { 0 };
         if 2 * known >= wanted {

@@ -40,6 +40,12 @@ pub(crate) trait Source: Sync {
     /// The next job for a slot.
     fn take(&self, slot: usize) -> Take;
 
+    /// Jobs that a slot holds ahead for each of its threads that compile. Neighbours often share a kernel, which one
+    /// thread compiles: a wide look keeps all busy.
+    fn ahead_a_thread(&self) -> usize {
+        6
+    }
+
     /// Jobs that this slot will most likely run next, so that they can be
     /// prepared; they are taken as by [`Source::take`]. The slot wants `wanted` such jobs in all.
     fn ahead(&self, slot: usize, held: Held, wanted: usize) -> Vec<Job> {

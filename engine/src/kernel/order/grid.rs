@@ -101,11 +101,11 @@ impl Grid {
     fn is_mixed(&self, kernel: &Kernel, read: &Access, group: &[Access]) -> bool {
         let beside = || group.iter().filter(|other| other.kind != Kind::Read && other.epoch == read.epoch);
         // Barriers of the block order what is apart in time, or there is an alarm.
-        let is_own = beside().all(|write| write.block == read.block && write.time < read.time);
+        let is_own = || beside().all(|write| write.block == read.block && write.time < read.time);
         let is_behind_all = || {
             self.last(kernel, read).is_some_and(|(.., fenced)| fenced) && beside().all(|write| write.ticket.is_none())
         };
-        read.kind == Kind::Read && !is_own && !is_behind_all()
+        read.kind == Kind::Read && !is_own() && !is_behind_all()
     }
 
     /// Looks for accesses of different blocks without order, and for elements of outputs that are not written once.
