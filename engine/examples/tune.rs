@@ -1,8 +1,8 @@
 //! Times on the GPU the ways in which a heuristic could schedule fusions of rows.
 //!
 //! `tune NVRTC_FOLDER FUSIONS CHOICES MxN...`: FUSIONS is a file of fusions whose
-//! inputs are `[m, n]` or `[n]`. For each of them and each size, the first CHOICES
-//! ways are tried in the order of the heuristic's costs (`norm.choice`), and a line
+//! inputs are `[m, n]`, `[m, 1]` or `[n]`. For each of them and each size, the first CHOICES
+//! ways are tried in the order of the heuristic's costs (`norm.choice`, `inner_outer.choice`), and a line
 //! of CSV tells each: time, share of a copy of the same bytes, registers, bytes
 //! spilled, and the elements by which the first output differs from the first
 //! way's. Compiles on several threads, as far as NVRTC does; times one kernel at a time.
@@ -12,7 +12,7 @@
 use engine::backend::cuda::{Device, DeviceBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions, emit, nvrtc};
 use engine::compile::{CompiledFusion, compile_fusion};
 use engine::diag::{Diagnostic, Result, code};
-use engine::fusion::Fusion;
+use engine::fusion::{Axis, AxisKind, Fusion};
 use engine::kernel::{self, BufId, ParamKind};
 use engine::num::DType;
 use engine::options::{CompileCx, NoTrace, Options};
@@ -93,7 +93,9 @@ fn workload(fusion: &Fusion, size: [i64; 2]) -> Result<Workload<'_>> {
     let args = fusion.input_tensors().map(|(_, tensor)| {
         let data = &fusion.tensors[tensor];
         let rank = data.axes.len().min(2);
-        ArgMeta::Tensor(TensorMeta::contiguous(data.dtype, &size[2 - rank..]))
+        let of = |(axis, size): (&Axis, &i64)| if axis.kind == AxisKind::Broadcast { 1 } else { *size };
+        let sizes: Vec<i64> = data.axes.iter().zip(&size[2 - rank..]).map(of).collect();
+        ArgMeta::Tensor(TensorMeta::contiguous(data.dtype, &sizes))
     });
     Ok(Workload { fusion, size, args: args.collect() })
 }
@@ -139,7 +141,7 @@ fn compile_one(
 ) -> Option<Candidate> {
     let Workload { fusion, args, .. } = &workloads[workload];
     let scheduled = |choice: usize| {
-        let tuning = BTreeMap::from([("norm.choice".to_string(), choice as i64)]);
+        let tuning = ["norm.choice", "inner_outer.choice"].map(|name| (name.to_string(), choice as i64)).into();
         let options = Options { tuning, ..Options::default() };
         let cx = CompileCx { options: &options, device: device.desc(), trace: &NoTrace };
         compile_fusion(&cx, fusion, args, &vec![16; args.len()])

@@ -223,12 +223,21 @@ pub(crate) fn segment(
     let mut segments = match alone {
         Some(segment) => vec![segment],
         None => {
+            let settle = |facts: &OpFacts<'_>| {
+                let groups = whole.groups(facts, || cx.span(Phase::Schedule, "segment", 0, || search(facts).ops))?;
+                let groups = Groups::new(facts, groups.to_vec());
+                let mut compiler = SegmentCompiler::new(planner, &whole, facts, bound);
+                compiler.set_wanted_strides(&outputs, bound.args);
+                compiler.settle(groups)
+            };
             let facts = known.unwrap_or_else(facts);
-            let groups = whole.groups(&facts, || cx.span(Phase::Schedule, "segment", 0, || search(&facts).ops))?;
-            let groups = Groups::new(&facts, groups.to_vec());
-            let mut compiler = SegmentCompiler::new(planner, &whole, &facts, bound);
-            compiler.set_wanted_strides(&outputs, bound.args);
-            compiler.settle(groups)?
+            match settle(&facts)? {
+                Some(segments) => segments,
+                None => {
+                    let refused = || Diagnostic::bug("a kernel of rows alone was taken for one of rows and columns");
+                    settle(&facts.without_columns())?.ok_or_else(refused)?
+                }
+            }
         }
     };
     find_last_uses(&whole.fusion, &mut segments);
@@ -436,7 +445,8 @@ impl<'a> SegmentCompiler<'a> {
 
     /// All groups as segments; those that are refused as kernels in two halves, and
     /// in the end operation by operation on the host. What is wrong with several is told together.
-    fn settle(&mut self, mut groups: Groups<'a>) -> Result<Vec<Segment>> {
+    /// None where a group that reduces over rows and columns is refused: they are two kernels then.
+    fn settle(&mut self, mut groups: Groups<'a>) -> Result<Option<Vec<Segment>>> {
         let mut ahead = Ahead::new(self, &groups);
         let mut segments: Vec<Segment> = Vec::new();
         let mut errors: Vec<Box<Diagnostic>> = Vec::new();
@@ -456,6 +466,7 @@ impl<'a> SegmentCompiler<'a> {
             };
             let (segment, align) = match planned {
                 Ok(Ok(plan)) => (candidate.into_segment(SegmentKind::Kernel(plan)), ALIGN),
+                Ok(Err(_)) if self.facts.has_columns_beside_rows(&groups.ops[position]) => return Ok(None),
                 // Groups before it hand on what it does not repeat any more.
                 Ok(Err(_)) if groups.read_instead(position) => {
                     segments.clear();
@@ -486,7 +497,7 @@ impl<'a> SegmentCompiler<'a> {
             self.know(&segment.outputs, &segment.metas, align);
             segments.push(segment);
         }
-        Diagnostic::together(errors).map_or(Ok(segments), Err)
+        Diagnostic::together(errors).map_or(Ok(Some(segments)), Err)
     }
 
     /// Whether a group that is no kernel is not to be cut any more: it is one operation, or a library's.

@@ -6,6 +6,7 @@ use super::summary::{Conflict, check};
 use crate::fusion::ops::Form;
 use crate::fusion::{Bindings, Fusion, Op, OpId, OpKind, Operand, TensorId};
 use crate::products::find_activation;
+use crate::schedule::heuristic::may_add_columns;
 use crate::schedule::widens;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::SecondaryMap;
@@ -21,6 +22,8 @@ pub(super) struct OpFacts<'a> {
     pub(super) long_rows: SecondaryMap<OpId, bool>,
     /// Whether there are such that lie across memory.
     pub(super) has_rows_across: bool,
+    /// Reductions across memory that one kernel may do with reductions of the rows between.
+    pub(super) columns: SecondaryMap<OpId, bool>,
     /// Operations that no kernel computes, those included whose results are returned as views, or that
     /// a library computes with the product before them.
     pub(super) host: SecondaryMap<OpId, bool>,
@@ -57,12 +60,15 @@ impl<'a> OpFacts<'a> {
         }
         let lies = |tensor: TensorId| argument(fusion, args, tensor);
         let (mut long_rows, mut has_rows_across) = (SecondaryMap::new(), false);
+        let mut columns = SecondaryMap::new();
         for (id, op) in fusion.ops.iter() {
             if let (OpKind::Reduce { axes, .. }, Some(Operand::Tensor(input))) = (&op.kind, op.inputs.first()) {
                 let row = axes.iter().map(|axis| size(*input, *axis as usize)).fold(1i64, i64::saturating_mul);
                 let across = is_across(fusion, bindings, &lies, id);
                 has_rows_across |= across;
                 long_rows.set(id, row > longest_row || across);
+                let all = bindings.sizes(fusion, *input).into_iter().fold(1i64, i64::saturating_mul);
+                columns.set(id, across && may_add_columns(row, all / row.max(1)));
             }
         }
         let mut host = SecondaryMap::new();
@@ -84,6 +90,7 @@ impl<'a> OpFacts<'a> {
             bytes,
             long_rows,
             has_rows_across,
+            columns,
             host,
             with_product,
             aliases,
@@ -123,10 +130,24 @@ impl<'a> OpFacts<'a> {
         self.has_rows_across && matches!(check(self, &ops), Err(Conflict::Row))
     }
 
+    /// From now on no kernel reduces over rows and columns.
+    pub(super) fn without_columns(mut self) -> Self {
+        self.columns = SecondaryMap::new();
+        self
+    }
+
+    /// Whether operations reduce over rows and over columns.
+    pub(super) fn has_columns_beside_rows(&self, ops: &[OpId]) -> bool {
+        let reductions = || ops.iter().filter(|op| matches!(self.fusion.ops[**op].kind, OpKind::Reduce { .. }));
+        reductions().any(|op| self.columns[*op]) && reductions().any(|op| !self.columns[*op])
+    }
+
     /// All that groups of the fusion's operations follow from.
     pub(super) fn key(&self) -> Vec<i64> {
         let bytes = self.fusion.tensors.ids().map(|tensor| self.bytes[tensor]);
-        let flags = |op| i64::from(self.long_rows[op]) | i64::from(self.aliases.ops[op]) << 1;
+        let flags = |op| {
+            i64::from(self.long_rows[op]) | i64::from(self.aliases.ops[op]) << 1 | i64::from(self.columns[op]) << 2
+        };
         bytes.chain(self.fusion.ops.ids().map(flags)).collect()
     }
 }

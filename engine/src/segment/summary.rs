@@ -8,7 +8,9 @@
 //! * Axes that operations pair are one dimension. No tensor has two axes in one, and
 //!   a broadcast meets one dimension only. Where an input that is read by several
 //!   operations is in the way of that, each reading counts as a tensor of its own.
-//! * All reductions are over the same dimensions.
+//! * All reductions are over the same dimensions; or some over rows and the others over columns, which are all
+//!   dimensions between them, where sizes allow it ([`OpFacts::columns`]). What is computed of sums of columns is
+//!   then of columns alone.
 //! * Some tensor has all dimensions: one loop nest serves all results.
 //! * A row that is needed again after its reduction fits a block.
 //!
@@ -97,7 +99,7 @@ impl<'a> Dimensions<'a> {
         }
     }
 
-    fn check(mut self) -> Result<(), Conflict> {
+    fn check(self) -> Result<(), Conflict> {
         let mut classes = DisjointSets::new(self.owner.len());
         let mut exact = DisjointSets::new(self.owner.len());
         for &(a, b, same_kind) in &self.pairs {
@@ -137,37 +139,86 @@ impl<'a> Dimensions<'a> {
 
     /// Whether all reductions are over one set of dimensions, and what is needed of a
     /// row after them can be held.
-    fn check_rows(&mut self, classes: &DisjointSets) -> Result<(), Conflict> {
+    fn check_rows(mut self, classes: &DisjointSets) -> Result<(), Conflict> {
         let fusion = self.facts.fusion;
-        let mut reduced: Option<BTreeSet<usize>> = None;
-        let mut is_long = false;
-        let mut after: BTreeSet<TensorId> = BTreeSet::new();
+        let mut sets: Vec<BTreeSet<usize>> = Vec::new();
+        let mut reductions: Vec<(OpId, usize)> = Vec::new();
         for &id in self.ops {
             let op = &fusion.ops[id];
-            let mut behind = fusion.tensor_inputs(id).any(|tensor| after.contains(&tensor));
             if let (OpKind::Reduce { axes, .. }, Some(Operand::Tensor(input))) = (&op.kind, op.inputs.first()) {
                 let first = self.node(*input, Some((id, 0)));
                 let moving = axes.iter().filter(|axis| self.kind(*input, **axis as usize) == AxisKind::Iteration);
                 let over: BTreeSet<usize> = moving.map(|axis| classes.root(first + *axis as usize)).collect();
-                behind |= !over.is_empty();
-                is_long |= self.facts.long_rows[id];
-                match &reduced {
-                    _ if over.is_empty() => {}
-                    Some(known) if *known != over => return Err(Conflict::Reductions),
-                    _ => reduced = Some(over),
+                if over.is_empty() {
+                    continue;
+                }
+                let known = sets.iter().position(|set| *set == over);
+                reductions.push((id, known.unwrap_or(sets.len())));
+                if known.is_none() {
+                    sets.push(over);
                 }
             }
-            if behind {
-                after.extend(&op.outputs);
+        }
+        let of = |set: usize| reductions.iter().filter(move |(_, own)| *own == set).map(|(id, _)| *id);
+        let rows = match sets.len() {
+            0 => return Ok(()),
+            1 => 0,
+            2 => {
+                let is_columns = |set: usize| of(set).all(|id| self.facts.columns[id]);
+                let rows = usize::from(is_columns(0));
+                let all: BTreeSet<usize> = self.moving(classes).collect();
+                let are_sides = sets[0].is_disjoint(&sets[1]) && sets[0].len() + sets[1].len() == all.len();
+                let columns: BTreeSet<OpId> = of(1 - rows).collect();
+                if !is_columns(1 - rows) || !are_sides || !self.are_last(classes, &columns, &sets[1 - rows]) {
+                    return Err(Conflict::Reductions);
+                }
+                rows
+            }
+            _ => return Err(Conflict::Reductions),
+        };
+        let is_long = of(rows).any(|id| self.facts.long_rows[id]);
+        let after = self.after(&of(rows).collect());
+        let held = self.varies(classes, &after, &sets[rows]);
+        if held && is_long { Err(Conflict::Row) } else { Ok(()) }
+    }
+
+    /// Dimensions along which some tensor has elements.
+    fn moving(&self, classes: &DisjointSets) -> impl Iterator<Item = usize> {
+        let nodes = self.owner.iter().enumerate();
+        nodes
+            .filter(|(_, (tensor, axis))| self.kind(*tensor, *axis) == AxisKind::Iteration)
+            .map(|(node, _)| classes.root(node))
+    }
+
+    /// Whether some of these tensors has elements along some of these dimensions.
+    fn varies(&self, classes: &DisjointSets, tensors: &BTreeSet<TensorId>, along: &BTreeSet<usize>) -> bool {
+        self.owner.iter().enumerate().any(|(node, &(tensor, axis))| {
+            tensors.contains(&tensor)
+                && self.kind(tensor, axis) == AxisKind::Iteration
+                && along.contains(&classes.root(node))
+        })
+    }
+
+    /// What operations make, and what is computed of that.
+    fn after(&self, first: &BTreeSet<OpId>) -> BTreeSet<TensorId> {
+        let fusion = self.facts.fusion;
+        let mut after: BTreeSet<TensorId> = BTreeSet::new();
+        for &id in self.ops {
+            if first.contains(&id) || fusion.tensor_inputs(id).any(|tensor| after.contains(&tensor)) {
+                after.extend(&fusion.ops[id].outputs);
             }
         }
-        let Some(reduced) = reduced else { return Ok(()) };
-        let varies = |(node, &(tensor, axis)): (usize, &(TensorId, usize))| {
-            after.contains(&tensor)
-                && self.kind(tensor, axis) == AxisKind::Iteration
-                && reduced.contains(&classes.root(node))
+        after
+    }
+
+    /// Whether what is computed of sums of columns is neither reduced nor of rows.
+    fn are_last(&self, classes: &DisjointSets, columns: &BTreeSet<OpId>, over: &BTreeSet<usize>) -> bool {
+        let after = self.after(columns);
+        let is_reduced = |op: &OpId| {
+            let fusion = self.facts.fusion;
+            let reads = || fusion.tensor_inputs(*op).any(|tensor| after.contains(&tensor));
+            matches!(fusion.ops[*op].kind, OpKind::Reduce { .. }) && reads()
         };
-        let held = self.owner.iter().enumerate().any(varies);
-        if held && is_long { Err(Conflict::Row) } else { Ok(()) }
+        !self.ops.iter().any(|op| is_reduced(op)) && !self.varies(classes, &after, over)
     }
 }

@@ -70,6 +70,27 @@ fn reductions_over_different_dimensions_are_two_kernels() {
 }
 
 #[test]
+fn rows_and_columns_of_large_tensors_are_one_kernel() {
+    let gradients = |before: &str, after: &str| {
+        format!(
+            "fusion @f(%x: f32[?, ?], %y: f32[?, ?], %w: f32[?, ?]) {{\n{before}  %0 = mul %a, %y\n  \
+             %1 = sum %0 axes(1) keepdim\n  %b = sub %a, %1\n  %c = sum %0 axes(0)\n{after}}}"
+        )
+    };
+    let alone = gradients("  %a = neg %x\n", "  return %b, %c\n");
+    let check =
+        |text: &str, [m, n]: [i64; 2], expected: &[&str]| check_cut(text, &[&[m, n], &[m, n], &[n, n]], expected);
+    check(&alone, [2048, 1024], &["inner_outer: b c"]);
+    check(&alone, [2048, 1023], &["inner_persistent: 0 b", "reduction: c"]);
+    // Among others: asked for before kernels are, and cut anew where there is none.
+    let between = gradients("  %a = matmul %x, %w\n", "  %d = matmul %b, %w\n  return %c, %d\n");
+    check(&between, [2048, 1024], &["library: a", "inner_outer: b c", "library: d"]);
+    check(&between, [2048, 1023], &["library: a", "inner_persistent: 0 b", "reduction: c", "library: d"]);
+    // Small ones are not.
+    check(&between, [1056, 256], &["library: a", "inner_persistent: 0 b", "reduction: c", "library: d"]);
+}
+
+#[test]
 fn what_no_kernel_computes_is_alone() {
     check_cut(
         "fusion @f(%x: f32[?, ?], %w: f32[?, ?]) {

@@ -7,7 +7,7 @@
 use super::structure::Unscheduled;
 use super::summary::Summary;
 use super::tile::Caching;
-use super::{Sizes, heads, images, norm_inner, pointwise, reduction, transpose, tuning};
+use super::{Sizes, heads, images, inner_outer, norm_inner, pointwise, reduction, transpose, tuning};
 use crate::diag::{Diagnostic, Result, code};
 use crate::options::CompileCx;
 use crate::schedule::{ArgClass, AxisId, ScheduleBuilder, ScheduledFusion};
@@ -63,6 +63,7 @@ pub(super) enum Params {
     Pointwise(pointwise::PointwiseParams),
     Reduction(reduction::ReductionParams),
     InnerPersistent(norm_inner::NormParams),
+    InnerOuter(inner_outer::InnerOuterParams),
 }
 
 /// How a fusion is scheduled, for some sizes.
@@ -78,7 +79,7 @@ pub struct Decision {
 
 /// All heuristics. The first that accepts a fusion plans it.
 const HEURISTICS: &[Heuristic] =
-    &[transpose::HEURISTIC, pointwise::HEURISTIC, reduction::HEURISTIC, norm_inner::HEURISTIC];
+    &[transpose::HEURISTIC, pointwise::HEURISTIC, reduction::HEURISTIC, norm_inner::HEURISTIC, inner_outer::HEURISTIC];
 
 /// Decides how to schedule a fusion for a device and sizes.
 pub fn decide(cx: &CompileCx<'_>, unscheduled: &Unscheduled, class: &ArgClass, sizes: &Sizes) -> Result<Decision> {
@@ -126,6 +127,10 @@ pub fn schedule(unscheduled: &Unscheduled, decision: &Decision) -> Result<Planne
         }
         Params::InnerPersistent(params) => {
             norm_inner::apply(&mut builder, *caching, params)?;
+            params.to_string()
+        }
+        Params::InnerOuter(params) => {
+            inner_outer::apply(&mut builder, *caching, params)?;
             params.to_string()
         }
     };
@@ -222,13 +227,25 @@ mod tests {
             "fusion @f(%x: f32[?, ?]) {\n  %0 = sum %x axes(0)\n  %1 = sum %x axes(1)\n  return %0, %1\n}",
             &[&[8, 32]],
             code::NEEDS_SEGMENTS,
-            ["has reductions", "has reductions", "%0 and %1 reduce over different", "%0 and %1 reduce over different"],
+            [
+                "has reductions",
+                "has reductions",
+                "%0 and %1 reduce over different",
+                "%0 and %1 reduce over different",
+                "no block holds a row",
+            ],
         );
         check_refused(
             "fusion @f(%x: f32[?, ?], %y: f32[?, ?]) {\n  %0 = tanh %x\n  %1 = exp2 %y\n  return %0, %1\n}",
             &[&[4, 8], &[5, 7]],
             code::NEEDS_SEGMENTS,
-            ["no large tensors run along two", "has dimensions that no tensor shares", "no reduction", "no reduction"],
+            [
+                "no large tensors run along two",
+                "has dimensions that no tensor shares",
+                "no reduction",
+                "no reduction",
+                "not both reductions",
+            ],
         );
         check_refused(
             "fusion @f(%x: f32[?, ?]) {\n  %0 = sum %x axes(1) keepdim\n  %1 = div %x, %0\n  return %1\n}",
@@ -239,6 +256,7 @@ mod tests {
                 "has reductions",
                 "varies along the reduced dimensions after",
                 "a row of 1000000 elements",
+                "not both reductions",
             ],
         );
     }

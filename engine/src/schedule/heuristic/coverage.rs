@@ -3,7 +3,7 @@
 
 use super::Sizes;
 use super::choose::{Problem, Refusal};
-use super::structure::whole_of;
+use super::structure::{Mixed, whole_of};
 use super::summary::Summary;
 use crate::diag::{Diagnostic, Result, code};
 use crate::schedule::{AxisId, ScheduledFusion, Xform};
@@ -19,7 +19,7 @@ pub(super) fn check_plain(scheduled: &ScheduledFusion) -> Result<(), Refusal> {
 /// Whether all reductions of a fusion, if it has any, reduce over one set of
 /// dimensions, and one loop nest serves all its results.
 pub(super) fn check(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<()> {
-    if let Some((first, second)) = &problem.summary.structure.mixed {
+    if let Some(Mixed { first, second, .. }) = &problem.summary.structure.mixed {
         return Err(Diagnostic::unsupported(
             code::NEEDS_SEGMENTS,
             format!("%{first} and %{second} reduce over different dimensions"),

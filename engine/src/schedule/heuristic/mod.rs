@@ -9,12 +9,14 @@
 //! | `transpose` | no reduction, large tensors along two different dimensions | a tile a block, through shared memory |
 //! | `pointwise` | no reduction | 1-D, or 2-D around a break point where broadcasts change |
 //! | `reduction` | reductions over one set of dimensions, nothing after them varies along it | rows of threads (inner), columns (outer); one block or several a result |
+//! | `inner_outer` | reductions over rows, and over columns of the same tensors | rows in turn, held; sums of columns in registers, then those of all blocks |
 //! | `inner_persistent` | a value varies along the reduced dimensions after the reduction | a row a block, kept in registers |
 
 mod choose;
 mod coverage;
 mod heads;
 mod images;
+mod inner_outer;
 mod norm_inner;
 mod pointwise;
 mod recompute;
@@ -31,6 +33,7 @@ mod transpose;
 mod tuning;
 
 pub use choose::{Decision, Planned, decide, schedule};
+pub use inner_outer::may_add_columns;
 pub use norm_inner::longest_row;
 pub use sizes::Sizes;
 pub use structure::Unscheduled;

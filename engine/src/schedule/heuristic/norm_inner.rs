@@ -370,7 +370,7 @@ fn recompute_cheap(builder: &mut ScheduleBuilder, reduced: &[AxisId]) -> Result<
 }
 
 /// Whether a tensor varies along the row.
-fn along_row(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) -> bool {
+pub(super) fn along_row(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) -> bool {
     state.tensors[tv].indexed().any(|axis| reduced.contains(&axis))
 }
 
@@ -382,7 +382,7 @@ fn is_repeatable(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) -> bool 
 
 /// Whether a value of the row is recomputed rather than kept: a few cheap
 /// instructions on one other value of the row.
-fn is_cheap(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) -> bool {
+pub(super) fn is_cheap(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) -> bool {
     use BinaryOp::{Add, Maximum, Minimum, Mul, Sub};
     use UnaryOp::{Abs, Neg, Relu};
     let Some(op) = &state.tensors[tv].op else { return false };

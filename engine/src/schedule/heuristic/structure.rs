@@ -3,7 +3,7 @@
 
 use super::norm_inner::held_of_rows;
 use super::residency::ElementBytes;
-use crate::diag::Result;
+use crate::diag::{Diagnostic, Result};
 use crate::schedule::{AxisId, Compute, ScheduledFusion, Stages, TvId, TvOp};
 use std::collections::BTreeSet;
 
@@ -20,8 +20,8 @@ pub struct Unscheduled {
 pub(super) struct Structure {
     /// Root axes over which the fusion reduces, in id order.
     pub(super) reduced: BTreeSet<AxisId>,
-    /// Two reductions over different dimensions, by name, where there are such.
-    pub(super) mixed: Option<(String, String)>,
+    /// Reductions over different dimensions, where there are such.
+    pub(super) mixed: Option<Mixed>,
     /// Whether some value varies along a reduced axis after a reduction.
     pub(super) persistent: bool,
     /// All root axes that are in use, but those that are part of another one.
@@ -30,6 +30,24 @@ pub(super) struct Structure {
     pub(super) results: Vec<TvId>,
     /// What a thread holds of a row, where rows are held, by how elements lie in registers.
     pub(super) held: Option<[ElementBytes; 3]>,
+}
+
+/// Reductions over different dimensions.
+#[derive(Clone, Debug)]
+pub(super) struct Mixed {
+    /// Two of them, by name.
+    pub(super) first: String,
+    pub(super) second: String,
+    /// Where each is over all dimensions but those of the others: the two sets.
+    pub(super) sides: Option<[Side; 2]>,
+}
+
+/// Dimensions over which some of the reductions are.
+#[derive(Clone, Debug)]
+pub(super) struct Side {
+    pub(super) reduced: BTreeSet<AxisId>,
+    /// What a thread holds, were they a row.
+    pub(super) held: ElementBytes,
 }
 
 impl Unscheduled {
@@ -42,7 +60,8 @@ impl Unscheduled {
 
 impl Structure {
     fn new(scheduled: &ScheduledFusion) -> Result<Self> {
-        let (reduced, mixed) = reduced_roots(scheduled);
+        let roots: Vec<AxisId> = whole_roots(scheduled).into_iter().collect();
+        let (reduced, mixed) = reduced_roots(scheduled, &roots)?;
         let stages = Stages::new(scheduled);
         let persistent = scheduled
             .tensors
@@ -54,7 +73,6 @@ impl Structure {
         // regroups no heuristic holds rows.
         let is_asked = mixed.is_none() && !scheduled.axes.has_program_xforms();
         let held = (persistent && is_asked).then(|| held_of_rows(scheduled, &reduced)).transpose()?;
-        let roots = whole_roots(scheduled).into_iter().collect();
         Ok(Self { reduced, mixed, persistent, roots, results, held })
     }
 }
@@ -76,21 +94,25 @@ pub(super) fn whole_of(scheduled: &ScheduledFusion, axis: AxisId) -> Option<Axis
     if scheduled.axes.has_program_xforms() { scheduled.axes.widest(axis) } else { Some(axis) }
 }
 
-/// The roots over which reductions reduce, and two reductions that do not agree.
-fn reduced_roots(scheduled: &ScheduledFusion) -> (BTreeSet<AxisId>, Option<(String, String)>) {
-    let mut reductions = scheduled.tensors.values().filter_map(|tv| match &tv.op {
-        Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) => {
-            Some((over.iter().copied().collect::<BTreeSet<AxisId>>(), &tv.name))
+/// The roots over which reductions reduce, and what there is to say where these do not agree.
+fn reduced_roots(scheduled: &ScheduledFusion, roots: &[AxisId]) -> Result<(BTreeSet<AxisId>, Option<Mixed>)> {
+    let mut sets: Vec<(BTreeSet<AxisId>, &String)> = Vec::new();
+    for tv in scheduled.tensors.values() {
+        if let Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) = &tv.op {
+            let over: BTreeSet<AxisId> = over.iter().copied().collect();
+            if sets.iter().all(|(known, _)| *known != over) {
+                sets.push((over, &tv.name));
+            }
         }
-        _ => None,
-    });
-    let Some((mut all, first)) = reductions.next() else { return (BTreeSet::new(), None) };
-    let mut mixed = None;
-    for (over, name) in reductions {
-        if over != all && mixed.is_none() {
-            mixed = Some((first.clone(), name.clone()));
-        }
-        all.extend(over);
     }
-    (all, mixed)
+    let all: BTreeSet<AxisId> = sets.iter().flat_map(|(over, _)| over).copied().collect();
+    let [(some, first), (others, second), ..] = &sets[..] else { return Ok((all, None)) };
+    let are_sides = sets.len() == 2 && some.is_disjoint(others) && all.iter().eq(roots);
+    let side = |reduced: &BTreeSet<AxisId>| {
+        let [_, held, _] = held_of_rows(scheduled, reduced)?;
+        Ok::<_, Box<Diagnostic>>(Side { reduced: reduced.clone(), held })
+    };
+    let is_asked = are_sides && !scheduled.axes.has_program_xforms();
+    let sides = if is_asked { Some([side(some)?, side(others)?]) } else { None };
+    Ok((all, Some(Mixed { first: (*first).clone(), second: (*second).clone(), sides })))
 }

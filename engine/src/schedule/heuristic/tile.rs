@@ -135,6 +135,11 @@ impl Caching {
     /// Nothing said.
     pub(super) const NONE: Self = Self { load: CacheHint::Default, store: CacheHint::Default };
 
+    /// Nothing said of loads.
+    pub(super) fn of_stores(self) -> Self {
+        Self { load: CacheHint::Default, ..self }
+    }
+
     pub(super) fn new(summary: &Summary<'_>, options: &Options) -> Self {
         let hints = [CacheHint::Default, CacheHint::Streaming];
         let hint = |name: &str, value: i64| hints[tuned(options, name, value) as usize % 2];

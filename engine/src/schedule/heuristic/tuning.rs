@@ -29,6 +29,8 @@ const fn setting(name: &'static str, least: i64, most: i64) -> Setting {
 pub const SETTINGS: &[Setting] = &[
     setting("cache.load", 0, 1),
     setting("cache.store", 0, 1),
+    // The place among all ways to hold a row and sums of columns, the best by the model first.
+    setting("inner_outer.choice", 0, 64),
     setting("norm.ahead", 0, 1),
     // The place among all ways to hold a row, the best by the model first.
     setting("norm.choice", 0, 4096),

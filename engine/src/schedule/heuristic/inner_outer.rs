@@ -1,0 +1,588 @@
+//! Reductions over rows and over columns of the same tensors: gradients of a normalisation.
+//!
+//! Rows are taken in turn by as many blocks as run at once. Each block holds a row in the registers of its threads, as
+//! `norm_inner` does, and adds what it has of the columns up in registers too, a sum for each element that a thread
+//! holds. When all rows are done, blocks leave their sums in memory of the device, wait for each other, and add those of
+//! all blocks: then a block has a part of the columns, and its threads one block's sums each. So memory is read once,
+//! where two kernels would read it twice.
+//!
+//! What differs from row to row comes through a ring in shared memory, a row ahead, which leaves the registers to sums.
+//!
+//! Afterwards what ran over blocks runs over threads, and the other way round: a thread adds up the sums of each
+//! `threads`-th block, for the vectors of `threads / groups` threads of a row; there are as many groups as blocks at most.
+
+use super::choose::{Heuristic, Params, Problem, Refusal};
+use super::coverage;
+use super::norm_inner::{along_row, is_cheap};
+use super::recompute::recompute;
+use super::residency::{ElementBytes, is_load};
+use super::structure::Side;
+use super::summary::GlobalTensor;
+use super::tile::{
+    Caching, IDLE_COST, WARP, block_sizes, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all,
+    oddity, vector_width,
+};
+use crate::diag::{Diagnostic, Result};
+use crate::kernel::MAX_ACCESS_BYTES;
+use crate::options::DeviceDesc;
+use crate::schedule::{AxisId, Compute, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
+use std::collections::BTreeSet;
+
+/// Its row of the table.
+pub(super) const HEURISTIC: Heuristic = Heuristic {
+    name: "inner_outer",
+    accepts: |problem, scheduled| {
+        let shape = shape_of(problem, scheduled)?;
+        match ways(problem, &shape).is_empty() {
+            true => Err(Refusal::Pattern("no block holds a row and what it adds up of the columns".to_string())),
+            false => Ok(()),
+        }
+    },
+    choose: |problem, scheduled| params(problem, scheduled).map(Params::InnerOuter),
+};
+
+/// Stages of the ring in which rows come.
+const STAGES: u32 = 2;
+/// Registers of a thread whatever it holds.
+const FIXED: i64 = 40;
+/// More of them no thread is given.
+const MOST_REGISTERS: i64 = 200;
+/// Bytes of a register.
+const REGISTER_BYTES: i64 = 4;
+/// Shared memory that is left to reductions.
+const EXCHANGE: i64 = 8 << 10;
+/// Vectors that a thread holds.
+const MOST_BATCH: i64 = 4;
+/// Rows that a block takes at least.
+const FEWEST_TURNS: i64 = 4;
+/// Elements of rows that may be worth it.
+const SHORTEST_ROW: i64 = 256;
+const LONGEST_ROW: i64 = 16 << 10;
+/// Rows below which the sums of all blocks are too much beside them.
+const FEWEST_ROWS: i64 = 1024;
+/// Bytes of a single number that an asynchronous copy moves.
+const LEAST_COPIED: usize = 4;
+/// More of them where the threads' vectors are not exactly the row, or threads not the blocks.
+const MASKED: i64 = 14;
+/// Elements that a thread may have without a loss.
+const FEW_ELEMENTS: i64 = 16;
+/// Threads of a multiprocessor below which nobody computes while one waits.
+const FEW_THREADS: i64 = 512;
+
+/// Whether columns of so many rows may be added up while rows of so many elements are held: what a program that is cut
+/// asks before it is known what else a kernel does.
+pub fn may_add_columns(rows: i64, row: i64) -> bool {
+    rows >= FEWEST_ROWS && (SHORTEST_ROW..=LONGEST_ROW).contains(&row)
+}
+
+/// The choices.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct InnerOuterParams {
+    /// Dimensions of rows, and along them, slowest first.
+    rows: Vec<AxisId>,
+    row: Vec<AxisId>,
+    vector: i64,
+    way: Way,
+    /// Whether the threads' vectors are exactly the row, and the blocks divide the rows.
+    exact: bool,
+    exact_rows: bool,
+}
+
+/// Who holds a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Way {
+    /// Vectors that a thread holds.
+    batch: i64,
+    threads: i64,
+    /// Blocks, and how many should fit a multiprocessor.
+    blocks: i64,
+    per_sm: i64,
+}
+
+impl Way {
+    /// Blocks that take columns.
+    fn groups(&self) -> i64 {
+        let fewest = ceil_div(self.threads, self.blocks);
+        let shares = (fewest..self.threads).find(|shares| self.threads % shares == 0);
+        self.threads / shares.unwrap_or(self.threads)
+    }
+}
+
+impl std::fmt::Display for InnerOuterParams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Way { batch, threads, blocks, per_sm } = self.way;
+        write!(f, "vector {} batch {batch} threads {threads} blocks {blocks} {per_sm} per_sm", self.vector)
+    }
+}
+
+/// What of the fusion's dimensions are rows.
+struct Shape<'a> {
+    /// Dimensions of rows, and along them, slowest first.
+    rows: Vec<AxisId>,
+    row: Vec<AxisId>,
+    vector: i64,
+    /// Number of rows, and elements of one.
+    extents: [i64; 2],
+    side: &'a Side,
+    /// Registers that the sums of one column take, and sums of a row.
+    sums: i64,
+    row_sums: i64,
+}
+
+/// Finds the rows; refused where the fusion does something else.
+fn shape_of<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion) -> Result<Shape<'a>, Refusal> {
+    let &Problem { summary, sizes, .. } = problem;
+    coverage::check_plain(scheduled)?;
+    let refused = |what: &str| Err(Refusal::Pattern(what.to_string()));
+    let Some(mixed) = &summary.structure.mixed else {
+        return refused("there are not both reductions over rows and over columns");
+    };
+    let Some(sides) = &mixed.sides else {
+        return refused("reductions are over more than rows and columns");
+    };
+    let roots = &summary.structure.roots;
+    let has_all = |tensor: &GlobalTensor| roots.iter().all(|root| tensor.order.contains(root));
+    let Some(largest) = summary.largest(has_all) else {
+        return refused("no tensor in memory has both rows and columns");
+    };
+    let Some(side) = sides.iter().find(|side| largest.order.last().is_some_and(|last| side.reduced.contains(last)))
+    else {
+        return refused("the fastest dimension is not reduced");
+    };
+    let along = largest.order.iter().filter(|root| side.reduced.contains(root)).count();
+    let (rows, row) = largest.order.split_at(largest.order.len() - along);
+    if rows.iter().any(|root| side.reduced.contains(root)) || collapse(summary, row).len() != 1 {
+        return refused("rows are not one run of memory");
+    }
+    let over = |tv: TvId| reduced_over(scheduled, tv);
+    let columns: BTreeSet<AxisId> = rows.iter().copied().collect();
+    let is_sum = |tv: &TvId| over(*tv).is_some_and(|over| over == columns);
+    let sums: Vec<TvId> = scheduled.tensors.ids().filter(is_sum).collect();
+    if let Some(reason) = behind_sums(scheduled, &sums, &columns) {
+        return Err(Refusal::Pattern(reason));
+    }
+    let extent = |roots: &[AxisId]| roots.iter().fold(1i64, |n, root| n.saturating_mul(sizes.extent(scheduled, *root)));
+    let extents = [extent(rows), extent(row)];
+    let runs = |tensor: &GlobalTensor| row.last().is_some_and(|last| tensor.is_innermost(*last));
+    let vector = vector_width(summary, |tensor| runs(tensor) && has_all(tensor));
+    let widest = |tensor: &GlobalTensor| vector.min(MAX_ACCESS_BYTES / tensor.bytes);
+    let aligned = summary.globals.iter().filter(|tensor| runs(tensor)).all(|t| t.rows_aligned(widest(t), row.len()));
+    if !aligned || !divides(vector, extents[1]) {
+        return refused("rows start at odd places");
+    }
+    let registers = |tv: &TvId| ceil_div(scheduled.tensors[*tv].dtype.bytes() as i64, REGISTER_BYTES);
+    let row_sums =
+        scheduled.tensors.ids().filter(|tv| over(*tv).is_some_and(|over| over == side.reduced)).count() as i64;
+    let sums = sums.iter().map(registers).sum();
+    Ok(Shape { rows: rows.to_vec(), row: row.to_vec(), vector, extents, side, sums, row_sums })
+}
+
+/// The root axes over which a tensor is reduced, if it is.
+fn reduced_over(scheduled: &ScheduledFusion, tv: TvId) -> Option<BTreeSet<AxisId>> {
+    match &scheduled.tensors[tv].op.as_ref()?.compute {
+        Compute::Reduce { over, .. } => Some(over.iter().copied().collect()),
+        _ => None,
+    }
+}
+
+/// Why what is computed of sums of columns cannot be done after all rows are: it has rows itself, is reduced, or reads
+/// what rows have made.
+fn behind_sums(scheduled: &ScheduledFusion, sums: &[TvId], columns: &BTreeSet<AxisId>) -> Option<String> {
+    let later = descendants(scheduled, sums);
+    let name = |tv: TvId| &scheduled.tensors[tv].name;
+    for &tv in later.iter().filter(|tv| !sums.contains(tv)) {
+        if scheduled.is_reduction(tv) || scheduled.tensors[tv].indexed().any(|axis| columns.contains(&axis)) {
+            return Some(format!("%{} is computed of sums of columns, and not for columns alone", name(tv)));
+        }
+        let mut stack: Vec<TvId> = scheduled.producers(tv);
+        while let Some(read) = stack.pop() {
+            if later.contains(&read) {
+                continue;
+            }
+            let data = &scheduled.tensors[read];
+            let is_random = data.op.as_ref().is_some_and(|op| matches!(op.compute, Compute::Random(_)));
+            if scheduled.is_reduction(read) || is_random || data.indexed().any(|axis| columns.contains(&axis)) {
+                return Some(format!("%{} is computed of sums of columns and of %{}", name(tv), name(read)));
+            }
+            stack.extend(scheduled.producers(read));
+        }
+    }
+    sums.iter()
+        .find(|tv| sums.iter().any(|other| other != *tv && descendants(scheduled, &[*other]).contains(tv)))
+        .map(|tv| format!("%{} is a sum of columns of another", name(*tv)))
+}
+
+/// Tensors and all that is computed of them.
+fn descendants(scheduled: &ScheduledFusion, of: &[TvId]) -> BTreeSet<TvId> {
+    let mut found: BTreeSet<TvId> = of.iter().copied().collect();
+    for tv in scheduled.topological() {
+        if scheduled.producers(tv).iter().any(|producer| found.contains(producer)) {
+            found.insert(tv);
+        }
+    }
+    found
+}
+
+/// The ways to hold rows, each with the thousandths of the time that it loses.
+fn ways(problem: &Problem<'_>, shape: &Shape<'_>) -> Vec<(i64, Way)> {
+    let [rows, row] = shape.extents;
+    if !may_add_columns(rows, row) {
+        return Vec::new();
+    }
+    let vectors = row / shape.vector;
+    let device = problem.cx.device;
+    let tiles = (1..=MOST_BATCH)
+        .flat_map(|batch| block_sizes(ceil_div(vectors, batch)).map(move |threads| (batch, threads)))
+        .filter(|(_, threads)| *threads <= i64::from(device.max_threads_per_block));
+    tiles.flat_map(|(batch, threads)| weigh(device, shape, batch, threads)).collect()
+}
+
+/// The ways with so many threads: with as many blocks as have the registers by the model, and with one more if it may
+/// have them, each with its cost.
+fn weigh(device: &DeviceDesc, shape: &Shape<'_>, batch: i64, threads: i64) -> Vec<(i64, Way)> {
+    let [rows, row] = shape.extents;
+    let elements = batch * shape.vector;
+    let sms = i64::from(device.sm_count);
+    let idle = (threads * elements - row) * IDLE_COST / row;
+    // What each row costs whatever a thread has of it.
+    let single = if batch == 1 { 200 * (shape.row_sums - 1).max(0) } else { 0 };
+    let many = (elements - FEW_ELEMENTS).max(0) * 3;
+    let long = (threads - 8 * WARP).max(0) / 16;
+    let of_tile = idle + single + many + long + oddity(threads) + oddity(batch);
+    let mut ways: Vec<(i64, Way)> = Vec::new();
+    for tight in [0, 40] {
+        let registers = registers(shape, elements, threads * elements != row);
+        let registers = if tight > 0 { registers - registers / 10 } else { registers };
+        let per_sm = blocks_of_sm(device, shape, threads, elements, registers).min(rows / FEWEST_TURNS / sms);
+        let blocks = blocks_of(per_sm * sms, threads);
+        if blocks == 0 || ways.iter().any(|(_, way)| way.per_sm >= per_sm) {
+            continue;
+        }
+        let few = (FEW_THREADS - per_sm * threads).max(0) / 4;
+        let alone = if per_sm == 1 { 50 } else { 0 };
+        let uneven = (ceil_div(rows, blocks) * blocks - rows) * 1000 / rows;
+        ways.push((of_tile + few + alone + uneven / 2 + tight, Way { batch, threads, blocks, per_sm }));
+    }
+    ways
+}
+
+/// Registers of a thread that holds so many elements. (Fitted to the assembler's figures.)
+fn registers(shape: &Shape<'_>, elements: i64, masked: bool) -> i64 {
+    let ElementBytes { early, parameters_read, .. } = shape.side.held;
+    let held = shape.sums * REGISTER_BYTES + early + parameters_read;
+    FIXED + if masked { MASKED } else { 0 } + elements * held / REGISTER_BYTES
+}
+
+/// Blocks that fit a multiprocessor.
+fn blocks_of_sm(device: &DeviceDesc, shape: &Shape<'_>, threads: i64, elements: i64, registers: i64) -> i64 {
+    let shared = i64::from(STAGES) * threads * elements * shape.side.held.read + EXCHANGE;
+    if registers > MOST_REGISTERS || shared > i64::from(device.shared_per_block) {
+        return 0;
+    }
+    let fit = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);
+    // Sums of as many blocks as threads: others are tested for.
+    let lone = i64::from(device.resident_blocks(fit(threads), fit(registers), fit(shared)));
+    let blocks = blocks_of(lone * i64::from(device.sm_count), threads);
+    let tested = registers + if blocks % threads == 0 { 0 } else { MASKED };
+    i64::from(device.resident_blocks(fit(threads), fit(tested), fit(shared)))
+}
+
+/// Blocks of so many places: threads that have no block's sums to add, or few of them one more, are not worth a few
+/// blocks.
+fn blocks_of(places: i64, threads: i64) -> i64 {
+    if places % threads <= places / 32 { places - places % threads } else { places }
+}
+
+/// Chooses for the given sizes.
+fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<InnerOuterParams> {
+    let refused = || Diagnostic::bug("rows and columns that were accepted, and no way to hold them");
+    let shape = shape_of(problem, scheduled).map_err(|_| refused())?;
+    let mut ways = ways(problem, &shape);
+    ways.sort_by_key(|(cost, _)| *cost);
+    let place = problem.cx.options.tuning.get("inner_outer.choice").copied().unwrap_or(0);
+    let place = usize::try_from(place).unwrap_or(0).min(ways.len().saturating_sub(1));
+    let (_, way) = ways.into_iter().nth(place).ok_or_else(refused)?;
+    let Shape { rows, row, vector, extents, .. } = shape;
+    let exact = divides(way.threads * way.batch * vector, extents[1]) && extents[1] == way.threads * way.batch * vector;
+    Ok(InnerOuterParams { rows, row, vector, way, exact, exact_rows: extents[0] % way.blocks == 0 })
+}
+
+/// Axes while rows are taken.
+struct RowAxes {
+    /// Blocks, and threads of a row.
+    block: AxisId,
+    thread: AxisId,
+    /// Rows of a block.
+    turn: AxisId,
+    /// Vectors of a thread, and elements of a vector.
+    batch: AxisId,
+    element: AxisId,
+}
+
+/// What is made of blocks and threads when all rows are done: they change places.
+struct ColumnAxes {
+    /// Blocks as threads, of which each has several.
+    stack: AxisId,
+    lane: AxisId,
+    /// Threads of a row as blocks, of which each has several.
+    share: Option<AxisId>,
+    group: AxisId,
+}
+
+/// Applies the choices.
+pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &InnerOuterParams) -> Result<()> {
+    // No asynchronous copy says that a line is the first to go.
+    cache_inputs(builder, caching.of_stores())?;
+    let ring = ring_of_rows(builder, params)?;
+    recompute(builder, |state, tv| is_cheap(state, tv, &params.row))?;
+    let rows = split(builder, params)?;
+    let (sums, workspaces) = factor(builder, params, &rows)?;
+    let columns = split_anew(builder, params, &rows)?;
+    for sum in sums {
+        builder.rfactor(sum, &[columns.stack])?;
+    }
+    let later = split_off_columns(builder, &workspaces)?;
+    for tv in builder.state().tensors.ids().collect::<Vec<_>>() {
+        if builder.state().tensors[tv].op.is_some() {
+            let order = if later.contains(&tv) { columns.loops(&rows) } else { rows.loops() };
+            builder.set_loops(tv, &loops_among(builder.state(), tv, order))?;
+        }
+    }
+    recompute_in_turn(builder, params, rows.turn, &later)?;
+    builder.min_blocks(params.way.per_sm as u32)?;
+    let keep = positions(builder, rows.element, &later);
+    builder.inline_most(&keep)?;
+    for load in ring {
+        builder.circular_buffer(load, STAGES)?;
+    }
+    Ok(())
+}
+
+impl RowAxes {
+    fn loops(&self) -> Vec<Loop> {
+        let order = [
+            (self.block, ParallelType::Bidx),
+            (self.thread, ParallelType::Tidx),
+            (self.turn, ParallelType::Serial),
+            (self.batch, ParallelType::Unroll),
+            (self.element, ParallelType::Vectorize),
+        ];
+        order.map(|(axis, parallel)| Loop { axis, parallel }).to_vec()
+    }
+}
+
+impl ColumnAxes {
+    fn loops(&self, rows: &RowAxes) -> Vec<Loop> {
+        let order = [
+            (Some(self.group), ParallelType::Bidx),
+            (Some(self.lane), ParallelType::Tidx),
+            (self.share, ParallelType::Serial),
+            (Some(self.stack), ParallelType::Serial),
+            (Some(rows.batch), ParallelType::Unroll),
+            (Some(rows.element), ParallelType::Vectorize),
+        ];
+        order.into_iter().filter_map(|(axis, parallel)| Some(Loop { axis: axis?, parallel })).collect()
+    }
+}
+
+/// Of some loops those over threads and blocks, and those on which a tensor depends, or over which it is reduced.
+fn loops_among(state: &ScheduledFusion, tv: TvId, order: Vec<Loop>) -> Vec<Loop> {
+    let over: BTreeSet<AxisId> = reduced_over(state, tv).unwrap_or_default();
+    let is_over = |axis: AxisId| over.iter().any(|whole| *whole == axis || state.axes.derives_from(axis, *whole));
+    let is_own = |own: &Loop| !own.parallel.is_loop() || state.depends(tv, own.axis) || is_over(own.axis);
+    order.into_iter().filter(is_own).collect()
+}
+
+/// Takes what differs from row to row through shared memory, as far as there are asynchronous copies of it. Returns the tensors there.
+fn ring_of_rows(builder: &mut ScheduleBuilder, params: &InnerOuterParams) -> Result<Vec<TvId>> {
+    let state = builder.state();
+    let has = |tv: TvId, axes: &[AxisId]| state.tensors[tv].indexed().any(|axis| axes.contains(&axis));
+    let is_row = |tv: &TvId| {
+        let is_copied = has(*tv, &params.row) || state.tensors[*tv].dtype.bytes() >= LEAST_COPIED;
+        is_load(state, *tv) && has(*tv, &params.rows) && is_copied
+    };
+    let loads: Vec<TvId> = state.tensors.ids().filter(is_row).collect();
+    for load in &loads {
+        builder.set_memory(*load, Memory::Shared)?;
+        builder.cache_after(*load)?;
+    }
+    Ok(loads)
+}
+
+fn split(builder: &mut ScheduleBuilder, params: &InnerOuterParams) -> Result<RowAxes> {
+    let (Some(row), Some(rows)) = (merge_all(builder, &params.row)?, merge_all(builder, &params.rows)?) else {
+        return Err(Diagnostic::bug("rows and columns without an axis of either"));
+    };
+    let Way { batch, threads, blocks, .. } = params.way;
+    let (vectors, element) = builder.split(row, params.vector, true)?;
+    let (batch, thread) = builder.split_cover(vectors, batch, threads, params.exact)?;
+    let (turn, block) = builder.split(rows, blocks, params.exact_rows)?;
+    Ok(RowAxes { block, thread, turn, batch, element })
+}
+
+fn split_anew(builder: &mut ScheduleBuilder, params: &InnerOuterParams, rows: &RowAxes) -> Result<ColumnAxes> {
+    let Way { threads, blocks, .. } = params.way;
+    let stacks = ceil_div(blocks, threads);
+    let (stack, lane) = builder.split_cover(rows.block, stacks, threads, blocks % threads == 0)?;
+    let groups = params.way.groups();
+    let (share, group) = match groups < threads {
+        true => builder.split(rows.thread, groups, true).map(|(outer, inner)| (Some(outer), inner))?,
+        false => (None, rows.thread),
+    };
+    Ok(ColumnAxes { stack, lane, share, group })
+}
+
+/// Splits reductions in stages, and ends the phase of rows behind the sums of each block. Returns the sums of columns,
+/// and those of each block in memory.
+fn factor(builder: &mut ScheduleBuilder, params: &InnerOuterParams, axes: &RowAxes) -> Result<(Vec<TvId>, Vec<TvId>)> {
+    let all: Vec<TvId> = builder.state().tensors.ids().filter(|tv| builder.state().is_reduction(*tv)).collect();
+    let is_row = |state: &ScheduledFusion, tv: TvId| {
+        reduced_over(state, tv).is_some_and(|over| over.iter().all(|root| params.row.contains(root)))
+    };
+    let (of_rows, of_columns): (Vec<TvId>, Vec<TvId>) = all.into_iter().partition(|tv| is_row(builder.state(), *tv));
+    for tv in of_rows {
+        builder.rfactor(tv, &[axes.batch])?;
+        builder.rfactor(tv, &[axes.element])?;
+    }
+    let mut workspaces = Vec::new();
+    for &tv in &of_columns {
+        let partial = builder.rfactor(tv, &[axes.turn])?;
+        let workspace = builder.phase_after(partial)?;
+        builder.cache_after(workspace)?;
+        workspaces.push(workspace);
+    }
+    Ok((of_columns, workspaces))
+}
+
+/// What is computed when all rows are done; what that reads of parameters is computed anew.
+fn split_off_columns(builder: &mut ScheduleBuilder, workspaces: &[TvId]) -> Result<BTreeSet<TvId>> {
+    let mut later = descendants(builder.state(), workspaces);
+    workspaces.iter().for_each(|workspace| {
+        later.remove(workspace);
+    });
+    let mut stack: Vec<TvId> = later.iter().copied().collect();
+    while let Some(tv) = stack.pop() {
+        let state = builder.state();
+        let is_earlier =
+            |read: &TvId| !later.contains(read) && !workspaces.contains(read) && state.tensors[*read].op.is_some();
+        let read: BTreeSet<TvId> = state.producers(tv).into_iter().filter(is_earlier).collect();
+        for read in read {
+            let own = match builder.state().consumers(read).iter().all(|user| later.contains(user)) {
+                true => read,
+                false => builder.cache_fork(read, tv)?,
+            };
+            later.insert(own);
+            stack.push(own);
+        }
+    }
+    Ok(later)
+}
+
+/// What is cheap to compute of parameters is computed in each turn.
+fn recompute_in_turn(
+    builder: &mut ScheduleBuilder,
+    params: &InnerOuterParams,
+    turn: AxisId,
+    later: &BTreeSet<TvId>,
+) -> Result<()> {
+    for tv in builder.state().topological().into_iter().rev().filter(|tv| !later.contains(tv)) {
+        let state = builder.state();
+        let users = state.consumers(tv);
+        let in_turn = |user: &TvId| state.tensors[*user].has_loop(turn);
+        let is_local = state.tensors[tv].memory == Memory::Local && !is_load(state, tv);
+        let cheap = is_local && is_cheap(state, tv, &params.row) && along_row(state, tv, &params.row);
+        if cheap && !users.is_empty() && users.iter().all(in_turn) && !in_turn(&tv) {
+            builder.recompute_in(tv, turn)?;
+        }
+    }
+    Ok(())
+}
+
+/// How deep values are computed at most: what is loaded outside of the loop over a thread's vectors, sums of blocks too,
+/// and what is stored outside of that over a vector.
+fn positions(builder: &ScheduleBuilder, element: AxisId, later: &BTreeSet<TvId>) -> Vec<(TvId, usize)> {
+    let state = builder.state();
+    let outside = |tv: TvId| {
+        let data = &state.tensors[tv];
+        let is_held = |own: &Loop| matches!(own.parallel, ParallelType::Unroll | ParallelType::Vectorize);
+        data.loops.iter().position(is_held).unwrap_or(data.loops.len())
+    };
+    let mut keep = Vec::new();
+    for tv in state.tensors.ids().filter(|tv| state.tensors[*tv].memory != Memory::Global) {
+        let from_memory = state.producers(tv).iter().any(|from| state.tensors[*from].memory != Memory::Local);
+        if from_memory || later.contains(&tv) && state.is_reduction(tv) {
+            // Sums over stacks stay outside of that loop.
+            let most = state.consumers(tv).into_iter().map(outside).min().unwrap_or(usize::MAX);
+            keep.push((tv, outside(tv).min(most)));
+        }
+    }
+    keep.extend(keep_for_stores(builder, element));
+    keep
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Planned, Sizes, Unscheduled, decide, schedule};
+    use crate::diag::Result;
+    use crate::fusion::bind;
+    use crate::num::DType;
+    use crate::options::{CompileCx, DeviceDesc, NoTrace, Options};
+    use crate::schedule::{ArgClass, scheduled_fusion};
+    use crate::tensor::{ArgMeta, TensorMeta};
+    use crate::text;
+
+    /// What a fusion of rows `x`, `y`, a number a row `r` and a parameter `w` is scheduled as.
+    fn planned(body: &str, [m, n]: [i64; 2]) -> Result<Planned> {
+        let text = format!("fusion @f(%x: bf16[?, ?], %y: bf16[?, ?], %r: f32[?, 1], %w: bf16[?]) {{\n{body}\n}}");
+        let fusion = text::parse_one(&text).expect("it reads");
+        let tensor = |dtype, sizes: &[i64]| ArgMeta::Tensor(TensorMeta::contiguous(dtype, sizes));
+        let bf16 = |sizes: &[i64]| tensor(DType::BF16, sizes);
+        let args = [bf16(&[m, n]), bf16(&[m, n]), tensor(DType::F32, &[m, 1]), bf16(&[n])];
+        let bindings = bind(&fusion, &args).expect("it binds");
+        let (device, options) = (DeviceDesc::h200(), Options::default());
+        let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
+        let sizes = Sizes::new(&fusion, &bindings);
+        let class = ArgClass::new(&fusion, &args, &[16; 4], sizes.elements(), &options);
+        let unscheduled = Unscheduled::new(scheduled_fusion(&fusion)?)?;
+        schedule(&unscheduled, &decide(&cx, &unscheduled, &class, &sizes)?)
+    }
+
+    fn check(body: &str, sizes: [i64; 2], params: &str) {
+        let planned = planned(body, sizes).unwrap_or_else(|error| panic!("{body}\n{error:#?}"));
+        assert_eq!((planned.scheduler, planned.params_text.as_str()), ("inner_outer", params), "{body}");
+    }
+
+    fn check_refused(body: &str, sizes: [i64; 2], reason: &str) {
+        let error = planned(body, sizes).expect_err("it is refused");
+        let own = error.notes.iter().find(|note| note.starts_with("inner_outer: "));
+        assert!(own.is_some_and(|own| own.contains(reason)), "{body}\n{error:#?}");
+    }
+
+    const GRADIENTS: &str = "%0 = cast %x f32\n%1 = cast %y f32\n%2 = broadcast %w flags(true, false)\n%3 = mul %0, %2\n\
+         %4 = mul %1, %r\n%5 = mul %3, %4\n%6 = sum %5 axes(1) keepdim\n%7 = mul %4, %6\n%8 = sub %3, %7\n\
+         %9 = cast %8 bf16\n%10 = mul %0, %4\n%11 = sum %10 axes(0)\n%12 = cast %11 bf16\nreturn %9, %12";
+
+    const BOTH: &str = "%0 = cast %x f32\n%1 = sum %0 axes(1)\n%2 = sum %0 axes(0)\nreturn %1, %2";
+
+    #[test]
+    fn a_row_and_sums_of_columns_are_held() {
+        check(GRADIENTS, [16384, 4096], "vector 8 batch 2 threads 256 blocks 256 2 per_sm");
+        check(GRADIENTS, [16384, 8192], "vector 8 batch 2 threads 512 blocks 132 1 per_sm");
+        check(GRADIENTS, [65536, 1024], "vector 8 batch 1 threads 128 blocks 896 7 per_sm");
+        // Few rows: all blocks have as many.
+        check(GRADIENTS, [1056, 4096], "vector 8 batch 1 threads 512 blocks 132 1 per_sm");
+        check(BOTH, [16384, 4096], "vector 8 batch 2 threads 256 blocks 512 4 per_sm");
+    }
+
+    #[test]
+    fn what_else_there_is_takes_two_kernels() {
+        check_refused(GRADIENTS, [16384, 4097], "odd places");
+        check_refused(GRADIENTS, [512, 4096], "no block holds");
+        check_refused(GRADIENTS, [2048, 32768], "no block holds");
+        let needed =
+            "%0 = cast %x f32\n%1 = sum %0 axes(0) keepdim\n%2 = sum %0 axes(1) keepdim\n%3 = add %1, %2\nreturn %3";
+        check_refused(needed, [16384, 4096], "not for columns alone");
+        let reduced = "%0 = cast %x f32\n%1 = sum %0 axes(0)\n%2 = sum %0 axes(1)\n%3 = sum %1 axes(0)\nreturn %2, %3";
+        check_refused(reduced, [16384, 4096], "");
+    }
+}
