@@ -219,6 +219,6 @@ impl<'a> Dimensions<'a> {
             let reads = || fusion.tensor_inputs(*op).any(|tensor| after.contains(&tensor));
             matches!(fusion.ops[*op].kind, OpKind::Reduce { .. }) && reads()
         };
-        !self.ops.iter().any(|op| is_reduced(op)) && !self.varies(classes, &after, over)
+        !self.ops.iter().any(is_reduced) && !self.varies(classes, &after, over)
     }
 }
