@@ -11,7 +11,10 @@ const FUSIONS: usize = 80;
 
 /// Features that some text shows, by theme.
 const SHOWN: &[(&str, &[&str])] = &[
-    ("heuristics", &["scheduler pointwise", "scheduler reduction", "scheduler inner_persistent", "scheduler inner_outer"]),
+    (
+        "heuristics",
+        &["scheduler pointwise", "scheduler reduction", "scheduler inner_persistent", "scheduler inner_outer"],
+    ),
     ("parameters", &["1d", "2d", "inner", "outer", "aligned", "grid", "one_tile", "row_loop"]),
     ("rows that are held", &["ahead", "staged", "late", "reload"]),
     ("axes", &["split", "split exact", "split count", "split into", "merge", "align", "align by rows", "propagate"]),
