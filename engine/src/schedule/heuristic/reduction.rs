@@ -12,6 +12,7 @@
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
 use super::norm_inner::prefetch_rows;
+use super::residency::REGISTER_BYTES;
 use super::summary::GlobalTensor;
 use super::tile::{
     BlockShape, Caching, IDLE_COST, RowLoop, WARP, bind_rows, block_sizes, cache_inputs, ceil_div, collapse, divides,
@@ -21,8 +22,6 @@ use crate::diag::{Diagnostic, Result};
 use crate::options::CompileCx;
 use crate::schedule::{AxisId, Compute, ParallelType, Parts, ScheduleBuilder, ScheduledFusion, TvId};
 
-/// Bytes of a register.
-const REGISTER_BYTES: i64 = 4;
 /// Registers of a thread for the sums of its columns.
 const MOST_ACCUMULATORS: i64 = 128;
 

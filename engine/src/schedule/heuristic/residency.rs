@@ -18,7 +18,7 @@ use crate::schedule::{AxisId, Compute, Io, ScheduledFusion, Stages, TvId, TvOp};
 use std::collections::BTreeSet;
 
 /// Bytes of a register.
-const REGISTER_BYTES: i64 = 4;
+pub(super) const REGISTER_BYTES: i64 = 4;
 /// Registers that a thread needs whatever it holds, and for each global tensor.
 const FIXED: i64 = 16;
 const PER_TENSOR: i64 = 2;
