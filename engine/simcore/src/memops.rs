@@ -151,6 +151,10 @@ pub(crate) unsafe fn vector_move<const CHECK: bool, const IN: bool>(
     // SAFETY: registers `d..d + c` and slots `imm..imm + c` by validation,
     // indices by `indices`.
     unsafe {
+        if IN && inst.flags.has(Flags::UNALIGNED) && reaches_outside(warp, files, inst, place.len) {
+            load_inside::<CHECK>(machine, warp, files, inst, &place);
+            return Ok(());
+        }
         let mut index = [0; LANES];
         indices(block, warp, files, inst, pc, (place.len, width.into()), &mut index)?;
         let bytes = u64::from(width) * place.elem.bytes() as u64;
@@ -158,7 +162,7 @@ pub(crate) unsafe fn vector_move<const CHECK: bool, const IN: bool>(
         for &i in &index {
             offset |= (place.address + u64::from(i) * place.elem.bytes() as u64) & (bytes - 1);
         }
-        if offset != 0 {
+        if offset != 0 && !inst.flags.has(Flags::UNALIGNED) {
             return Err(misaligned(block, warp, inst, pc, &place, &index, bytes));
         }
         if CHECK && !IN {
@@ -204,6 +208,91 @@ pub(crate) unsafe fn vector_move<const CHECK: bool, const IN: bool>(
         }
     }
     Ok(())
+}
+
+/// Indices of elements that may lie outside of a buffer.
+///
+/// # Safety
+/// The index register is in its file.
+#[inline(always)]
+unsafe fn free_index(files: Files, inst: Inst, lane: usize) -> i64 {
+    // SAFETY: by the caller.
+    unsafe {
+        match inst.flags.has(Flags::INDEX64) {
+            true => (&*u64::lanes(files, inst.a))[lane] as i64,
+            false => i64::from((&*u32::lanes(files, inst.a))[lane] as i32),
+        }
+    }
+}
+
+/// Whether some lane's elements are not all inside of a buffer of so many.
+///
+/// # Safety
+/// The index register is in its file.
+unsafe fn reaches_outside(warp: &Warp, files: Files, inst: Inst, len: u64) -> bool {
+    let mut outside = false;
+    each(warp.mask, |l| {
+        // SAFETY: by the caller.
+        let index = unsafe { free_index(files, inst, l) };
+        outside |= index < 0 || index as u64 + u64::from(inst.c) > len;
+    });
+    outside
+}
+
+/// A load of elements of which some are outside: those get a pattern that is easily seen.
+///
+/// # Safety
+/// As `vector_move`.
+#[inline(never)]
+unsafe fn load_inside<const CHECK: bool>(
+    machine: &mut Machine,
+    warp: &mut Warp,
+    files: Files,
+    inst: Inst,
+    place: &BufferView,
+) {
+    let (mask, width) = (warp.mask, u32::from(inst.c));
+    // SAFETY: by the caller; each element is tested.
+    unsafe {
+        if machine.count && place.len >= width.into() {
+            // Lanes that have nothing of the buffer read nothing.
+            let (mut index, last) = ([0; LANES], place.len as i64 - i64::from(width));
+            each(mask, |l| {
+                let first = free_index(files, inst, l);
+                index[l] = first.clamp(0, last) as u32;
+                if first <= -i64::from(width) || first >= place.len as i64 {
+                    warp.mask &= !(1 << l);
+                }
+            });
+            count(machine, warp, place, &index, width, false);
+            warp.mask = mask;
+        }
+        for k in 0..inst.c {
+            each(mask, |l| {
+                let i = free_index(files, inst, l) + i64::from(k);
+                let inside = (0..place.len as i64).contains(&i);
+                let at = place.base.wrapping_offset(i as isize * place.elem.bytes() as isize);
+                let bits = match (inside, place.elem) {
+                    (false, _) => u64::MAX,
+                    (true, Elem::U8) => u64::from(*at),
+                    (true, Elem::I8) => *at.cast::<i8>() as u64,
+                    (true, Elem::U16) => u64::from(*at.cast::<u16>()),
+                    (true, Elem::B32) => u64::from(*at.cast::<u32>()),
+                    (true, Elem::B64) => *at.cast::<u64>(),
+                };
+                match place.elem {
+                    Elem::B64 => (&mut *u64::lanes(files, inst.d + k))[l] = bits,
+                    Elem::U8 | Elem::U16 if !inside => {
+                        (&mut *u32::lanes(files, inst.d + k))[l] = u32::MAX >> (32 - 8 * place.elem.bytes());
+                    }
+                    _ => (&mut *u32::lanes(files, inst.d + k))[l] = bits as u32,
+                }
+            });
+            if CHECK {
+                warp.init[inst.imm as usize + usize::from(k)] |= mask;
+            }
+        }
+    }
 }
 
 /// A move whose lanes follow each other in memory, as one run of `32 * W` elements.

@@ -39,6 +39,8 @@ impl Flags {
     pub const WIDE_C: u16 = 16;
     /// The old value of an atomic is wanted.
     pub const RESULT: u16 = 32;
+    /// A move may begin anywhere.
+    pub const UNALIGNED: u16 = 64;
 
     /// Whether a flag is set.
     #[inline(always)]

@@ -230,12 +230,16 @@ impl KernelBuilder {
     }
     /// Moves `lanes` consecutive elements as one access.
     pub fn mov(&mut self, to: (BufId, ExprId), from: (BufId, ExprId), lanes: u32, hint: CacheHint) {
-        let access = |(buffer, index)| Access { buffer, index };
-        self.emit(StmtKind::Move { to: access(to), from: access(from), lanes, hint });
+        self.emit(StmtKind::Move { to: access(to), from: access(from), lanes, hint, aligned: true });
     }
+
+    /// Reads `lanes` consecutive elements of an input that may begin anywhere.
+    pub fn mov_unaligned(&mut self, to: (BufId, ExprId), from: (BufId, ExprId), lanes: u32, hint: CacheHint) {
+        self.emit(StmtKind::Move { to: access(to), from: access(from), lanes, hint, aligned: false });
+    }
+
     /// Starts to copy `lanes` consecutive elements from an input to shared memory.
     pub fn copy_async(&mut self, to: (BufId, ExprId), from: (BufId, ExprId), lanes: u32, hint: CacheHint) {
-        let access = |(buffer, index)| Access { buffer, index };
         self.emit(StmtKind::CopyAsync { to: access(to), from: access(from), lanes, hint });
     }
     /// Ends a group of asynchronous copies.
@@ -361,4 +365,7 @@ impl KernelBuilder {
             cooperative: false,
         })
     }
+}
+fn access((buffer, index): (BufId, ExprId)) -> Access {
+    Access { buffer, index }
 }

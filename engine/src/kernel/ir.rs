@@ -10,6 +10,8 @@ use crate::util::{PrimaryMap, entity_id};
 pub const MAX_ACCESS_BYTES: i64 = 16;
 /// Bytes of the least asynchronous copy.
 pub const MIN_ASYNC_BYTES: i64 = 4;
+/// Bytes of the narrowest load that may begin anywhere: it is put together from words.
+pub const MIN_UNALIGNED_BYTES: i64 = 4;
 
 entity_id!(
     /// A pure expression.
@@ -336,8 +338,11 @@ pub enum StmtKind {
     Store { to: Access, value: ExprId, hint: CacheHint },
     /// Moves `lanes` consecutive elements as one access. Exactly one side is
     /// local, both have one type. The other side is aligned to the whole size,
-    /// which is a power of two of at most [`MAX_ACCESS_BYTES`].
-    Move { to: Access, from: Access, lanes: u32, hint: CacheHint },
+    /// which is a power of two of at most [`MAX_ACCESS_BYTES`]. Without `aligned` it is an input
+    /// and the elements may begin anywhere, before the buffer and behind it too: they are put together
+    /// from those of the two words that they touch which have a part of the buffer, and what is
+    /// outside of it may be anything.
+    Move { to: Access, from: Access, lanes: u32, hint: CacheHint, aligned: bool },
     /// Starts to copy `lanes` consecutive elements from an input to shared memory, a power of two
     /// of [`MIN_ASYNC_BYTES`] to [`MAX_ACCESS_BYTES`], to which both sides are aligned. They lie
     /// there once the thread has waited for the copy's group, and nobody touches them before.

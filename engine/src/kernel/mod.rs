@@ -69,8 +69,8 @@ pub use exprs::{ExprArena, ExprNode};
 pub use facts::{Multiples, gcd};
 pub use ir::{
     Access, AtomicOp, Block, BufId, Buffer, CacheHint, Dim, Expr, ExprId, IndexOp, Kernel, Launch, MAX_ACCESS_BYTES,
-    MIN_ASYNC_BYTES, Origin, Param, ParamId, ParamKind, Scope, ShuffleMode, Space, Special, Stmt, StmtKind, Unroll,
-    ValueKind, Var, VarId,
+    MIN_ASYNC_BYTES, MIN_UNALIGNED_BYTES, Origin, Param, ParamId, ParamKind, Scope, ShuffleMode, Space, Special, Stmt,
+    StmtKind, Unroll, ValueKind, Var, VarId,
 };
 pub use lane_masks::mask_lanes;
 pub use limits::{MAX_PARAM_BYTES, check_limits, shared_bytes};

@@ -69,11 +69,14 @@ impl Lowering<'_> {
     /// inside, if the wide ones are provably aligned. Returns whether it did.
     pub(super) fn try_copy_vector(&mut self, load: Load, own: Loop) -> Result<bool> {
         let mut emitted = false;
-        self.with_copy(load.tv, load.from, own, |lowering, memory| {
+        self.with_copy(load.from, own, |lowering, memory, width| {
+            if !width.aligned {
+                return Ok(());
+            }
             let stage = (lowering.local_array(load.tv)?, lowering.array_index(load.tv)?);
-            let copy = lowering.vector_copy(load.tv, own, stage, memory)?;
-            let places = lowering.chunk_places(load.tv, own.axis, (copy.lanes, copy.chunk))?;
-            let hint = lowering.hint_of_copy(load.tv, memory.0, copy.chunk);
+            let copy = lowering.vector_copy(load.tv, own, (stage, memory), width)?;
+            let places = lowering.chunk_places(load.tv, own.axis, (copy.lanes, width.chunk))?;
+            let hint = lowering.hint_of_copy(load.tv, memory.0, width.chunk);
             if let Some((places, hint)) = places.zip(hint) {
                 emitted = lowering.emit_vector_copy(load, own.axis, &copy, (&places, hint))?;
             }
@@ -108,10 +111,10 @@ impl Lowering<'_> {
 
     /// Copies chunks of a vector to their places in a stage.
     fn emit_wide_copies(&mut self, copy: &VectorCopy, places: &[ExprId], hint: CacheHint) {
-        for (first, place) in (0..copy.lanes).step_by(copy.chunk as usize).zip(places) {
+        for (first, place) in (0..copy.lanes).step_by(copy.width.chunk as usize).zip(places) {
             let first = self.b.int(first);
             let from = self.b.exprs().add(copy.memory.1, first);
-            self.b.copy_async((copy.array.0, *place), (copy.memory.0, from), copy.chunk as u32, hint);
+            self.b.copy_async((copy.array.0, *place), (copy.memory.0, from), copy.width.chunk as u32, hint);
         }
     }
 

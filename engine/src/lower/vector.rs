@@ -2,17 +2,19 @@
 //! loop is a vector axis becomes one access where the elements are consecutive
 //! and provably aligned. At the ends of a row a store falls back to single
 //! elements, and a load reads over the end and replaces what is not its own.
-//! Where alignment cannot be proved, an unrolled loop of single elements
-//! remains.
+//! Where alignment cannot be proved, a load of an input takes the two words that it
+//! touches, and of others an unrolled loop of single elements remains.
 
 use super::context::Lowering;
 use super::tree::Load;
 use crate::diag::Result;
 use crate::kernel::{
-    Block, BufId, CacheHint, Expr, ExprId, IndexOp, MAX_ACCESS_BYTES, Origin, ParamKind, Stmt, StmtKind,
+    Block, BufId, CacheHint, Expr, ExprId, IndexOp, MAX_ACCESS_BYTES, MIN_UNALIGNED_BYTES, Origin, ParamKind, Stmt,
+    StmtKind,
 };
-use crate::num::{BinaryOp, UnaryOp};
-use crate::schedule::{AxisId, Loop, ParallelType, TvId, Xform};
+use crate::num::{BinaryOp, TernaryOp, UnaryOp};
+use crate::schedule::{AxisId, Io, Loop, ParallelType, TvId, Xform};
+use std::collections::BTreeSet;
 
 /// A copy of one vector in the open loops.
 pub(super) struct VectorCopy {
@@ -20,9 +22,18 @@ pub(super) struct VectorCopy {
     pub(super) memory: (BufId, ExprId),
     /// Elements of the vector axis.
     pub(super) lanes: i64,
+    /// Its accesses.
+    pub(super) width: Width,
+    hint: CacheHint,
+}
+
+/// The accesses of a vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Width {
     /// Elements of one access: a vector of more than 16 bytes takes several.
     pub(super) chunk: i64,
-    hint: CacheHint,
+    /// Whether each provably starts at a multiple of its size.
+    pub(super) aligned: bool,
 }
 
 /// Tests of a vector's lanes.
@@ -49,9 +60,9 @@ impl Lowering<'_> {
             return self.try_copy_vector(load, own);
         }
         let mut emitted = false;
-        self.with_copy(load.tv, load.from, own, |lowering, memory| {
+        self.with_copy(load.from, own, |lowering, memory, width| {
             let array = (lowering.loaded_array(load)?, lowering.array_index(load.tv)?);
-            let copy = lowering.vector_copy(load.tv, own, array, memory)?;
+            let copy = lowering.vector_copy(load.tv, own, (array, memory), width)?;
             emitted = lowering.emit_vector_load(load, own.axis, &copy)?;
             Ok(())
         })?;
@@ -61,9 +72,9 @@ impl Lowering<'_> {
     /// The same for a store of registers.
     pub(super) fn try_store_vector(&mut self, tv: TvId, from: TvId, firsts: &[AxisId], own: Loop) -> Result<bool> {
         let mut emitted = false;
-        self.with_copy(tv, tv, own, |lowering, memory| {
+        self.with_copy(tv, own, |lowering, memory, width| {
             let array = (lowering.local_array(from)?, lowering.array_index(from)?);
-            let copy = lowering.vector_copy(tv, own, array, memory)?;
+            let copy = lowering.vector_copy(tv, own, (array, memory), width)?;
             emitted = lowering.emit_vector_store(tv, firsts, own.axis, &copy)?;
             Ok(())
         })?;
@@ -73,26 +84,23 @@ impl Lowering<'_> {
     /// The same that a load was, where what it read outside is replaced. In the loops here
     /// the load was made with wide accesses.
     pub(super) fn emit_lane_repair(&mut self, load: Load, own: Loop) -> Result<()> {
-        self.with_copy(load.tv, load.from, own, |lowering, memory| {
+        self.with_copy(load.from, own, |lowering, memory, width| {
             let array = (lowering.loaded_array(load)?, lowering.array_index(load.tv)?);
-            let copy = lowering.vector_copy(load.tv, own, array, memory)?;
+            let copy = lowering.vector_copy(load.tv, own, (array, memory), width)?;
             lowering.origin(load.tv, "load");
             let ends = lowering.lane_ends(own.axis, &copy, |l| l.access_terms(load.tv))?;
             lowering.emit_fix_up(load.tv, own.axis, &copy, ends.all, ends.any)
         })
     }
 
-    /// Calls `body` with the address of lane 0, to which the leaf is bound, if neighbours along
-    /// the leaf are neighbours in memory and the address is provably aligned.
+    /// Calls `body` with the address of lane 0, to which the leaf is bound, and the accesses that
+    /// the vector takes there, if neighbours along the leaf are neighbours in memory.
     pub(super) fn with_copy(
         &mut self,
-        tv: TvId,
         global: TvId,
         own: Loop,
-        body: impl FnOnce(&mut Self, (BufId, ExprId)) -> Result<()>,
+        body: impl FnOnce(&mut Self, (BufId, ExprId), Width) -> Result<()>,
     ) -> Result<()> {
-        let (lanes, chunk) = self.chunks(tv, own)?;
-        let bytes = chunk * self.scheduled.tensors[tv].dtype.bytes() as i64;
         let zero = self.b.int(0);
         self.with_leaf(own.axis, zero, |lowering| {
             if !lowering.runs_along(global, own.axis)? {
@@ -100,30 +108,39 @@ impl Lowering<'_> {
             }
             let address = lowering.address(global)?;
             let buffer = lowering.global(global)?;
-            let aligned =
-                lowering.multiple_of(address) % chunk == 0 && i64::from(lowering.b.buffer(buffer).align) % bytes == 0;
-            if !aligned || chunk < 2 || lanes % chunk != 0 {
-                return Ok(());
+            match lowering.width(global, own, (buffer, address))? {
+                Some(width) => body(lowering, (buffer, address), width),
+                None => Ok(()),
             }
-            body(lowering, (buffer, address))
         })
     }
 
-    /// The lanes of a loop, and those of one access.
-    fn chunks(&self, tv: TvId, own: Loop) -> Result<(i64, i64)> {
+    /// The accesses of a vector whose first lane lies at an address of a tensor: as wide as it has lanes or an
+    /// access can be. None for single elements.
+    fn width(&mut self, global: TvId, own: Loop, (buffer, address): (BufId, ExprId)) -> Result<Option<Width>> {
         let lanes = self.facts.constant_extent(own.axis)?;
-        Ok((lanes, lanes.min(MAX_ACCESS_BYTES / self.scheduled.tensors[tv].dtype.bytes() as i64)))
+        let data = &self.scheduled.tensors[global];
+        let (bytes, is_input) = (data.dtype.bytes() as i64, matches!(data.io, Some(Io::Input(_))));
+        let chunk = lanes.min(MAX_ACCESS_BYTES / bytes);
+        if chunk < 2 || lanes % chunk != 0 {
+            return Ok(None);
+        }
+        let aligned =
+            self.multiple_of(address) % chunk == 0 && i64::from(self.b.buffer(buffer).align) % (chunk * bytes) == 0;
+        // Two words take the place of more elements than two.
+        let has_words = chunk > 2 && chunk * bytes >= MIN_UNALIGNED_BYTES && (chunk * bytes).count_ones() == 1;
+        Ok((aligned || is_input && has_words).then_some(Width { chunk, aligned }))
     }
 
     pub(super) fn vector_copy(
         &self,
         tv: TvId,
         own: Loop,
-        array: (BufId, ExprId),
-        memory: (BufId, ExprId),
+        (array, memory): ((BufId, ExprId), (BufId, ExprId)),
+        width: Width,
     ) -> Result<VectorCopy> {
-        let (lanes, chunk) = self.chunks(tv, own)?;
-        Ok(VectorCopy { array, memory, lanes, chunk, hint: self.scheduled.tensors[tv].cache_hint })
+        let lanes = self.facts.constant_extent(own.axis)?;
+        Ok(VectorCopy { array, memory, lanes, width, hint: self.scheduled.tensors[tv].cache_hint })
     }
 
     /// Where the first and the last lane are inside. The leaf is bound to 0.
@@ -141,8 +158,13 @@ impl Lowering<'_> {
             Ok(())
         })?;
         self.join_lanes(&first, &mut last, copy.lanes);
-        let all = self.range_terms(&first, &last);
-        let all = self.conjunction(&all);
+        let fails = |l: &mut Self| first.iter().chain(&last).any(|term| l.b.exprs().as_bool(*term) == Some(false));
+        let all = if fails(self) {
+            self.b.exprs().bool(false)
+        } else {
+            let all = self.range_terms(&first, &last);
+            self.conjunction(&all)
+        };
         let any = match self.b.exprs().as_bool(all) {
             Some(known) => self.b.exprs().bool(known),
             None => {
@@ -199,6 +221,12 @@ impl Lowering<'_> {
         self.origin(load.tv, "load");
         let ends = self.lane_ends(leaf, copy, |l| l.access_terms(load.tv))?;
         match (self.b.exprs().as_bool(ends.all), ends.uniform) {
+            (known, _) if known != Some(false) && !copy.width.aligned => {
+                if ends.before && self.divides(copy.memory.1) {
+                    return Ok(false);
+                }
+                self.emit_unaligned_load(load.tv, leaf, copy, &ends)?;
+            }
             (Some(true), _) => self.emit_accesses(copy, true),
             (Some(false), _) => return Ok(false),
             (None, true) => self.emit_uniform_load(load.tv, leaf, copy, ends.all)?,
@@ -226,6 +254,39 @@ impl Lowering<'_> {
             Ok(())
         };
         self.emit_either((Some(tv), "load"), inside, wide, |l| l.emit_fill(tv, leaf, copy))
+    }
+
+    /// Whether an index is made of quotients or remainders, which have no meaning below 0.
+    fn divides(&mut self, index: ExprId) -> bool {
+        let (mut open, mut seen) = (vec![index], BTreeSet::new());
+        while let Some(id) = open.pop() {
+            let node = self.b.exprs()[id].expr;
+            if let Expr::Index(IndexOp::Div | IndexOp::Mod | IndexOp::CeilDiv, _, by) = node
+                && !self.b.exprs().as_int(by).is_some_and(|by| by > 0 && by.count_ones() == 1)
+            {
+                return true;
+            }
+            open.extend(node.operands().filter(|operand| seen.insert(*operand)));
+        }
+        false
+    }
+
+    /// Where some lanes are inside, all are read, without a branch, so that many are under way. Elements
+    /// outside are replaced: here if all are, otherwise by [`Self::emit_fix_up`].
+    fn emit_unaligned_load(&mut self, tv: TvId, leaf: AxisId, copy: &VectorCopy, ends: &LaneEnds) -> Result<()> {
+        let (buffer, address) = copy.memory;
+        // Neither of the two words there has anything of the buffer.
+        let nowhere = self.b.int(-2 * MAX_ACCESS_BYTES);
+        let from = self.b.exprs().ternary(TernaryOp::Where, ends.any, address, nowhere);
+        self.emit_accesses(&VectorCopy { memory: (buffer, from), ..*copy }, true);
+        if ends.uniform && self.b.exprs().as_bool(ends.all).is_none() {
+            let fill = self.block_of(|l| l.emit_fill(tv, leaf, copy))?;
+            let outside = self.b.exprs().unary(UnaryOp::LogicalNot, ends.all);
+            self.b.emit(StmtKind::If { condition: outside, then: fill, otherwise: Vec::new() });
+        } else if !ends.uniform {
+            self.partial.insert(tv);
+        }
+        Ok(())
     }
 
     /// A vector that reaches over an end of a row is read whole where it stays
@@ -258,7 +319,7 @@ impl Lowering<'_> {
     }
 
     /// Replaces what was read outside a row: `if some outside { for each lane
-    /// outside { array = fill } }`.
+    /// outside { array = fill } }`. Where none is inside, an aligned load has filled all.
     fn emit_fix_up(&mut self, tv: TvId, leaf: AxisId, copy: &VectorCopy, all: ExprId, any: ExprId) -> Result<()> {
         self.origin(tv, "fill");
         let fill = self.outside_value(tv);
@@ -273,8 +334,8 @@ impl Lowering<'_> {
             })
         })?;
         let not_all = self.b.exprs().unary(UnaryOp::LogicalNot, all);
-        let partly = self.b.exprs().and(any, not_all);
-        self.b.emit(StmtKind::If { condition: partly, then, otherwise: Vec::new() });
+        let replaced = if copy.width.aligned { self.b.exprs().and(any, not_all) } else { not_all };
+        self.b.emit(StmtKind::If { condition: replaced, then, otherwise: Vec::new() });
         Ok(())
     }
 
@@ -338,13 +399,17 @@ impl Lowering<'_> {
 
     fn emit_accesses(&mut self, copy: &VectorCopy, is_load: bool) {
         let hint = copy.hint;
-        for first in (0..copy.lanes).step_by(copy.chunk as usize) {
+        let Width { chunk, aligned } = copy.width;
+        for first in (0..copy.lanes).step_by(chunk as usize) {
             let first = self.b.int(first);
             let array = self.b.exprs().add(copy.array.1, first);
             let address = self.b.exprs().add(copy.memory.1, first);
             let (array, memory) = ((copy.array.0, array), (copy.memory.0, address));
             let (to, from) = if is_load { (array, memory) } else { (memory, array) };
-            self.b.mov(to, from, copy.chunk as u32, hint);
+            match aligned {
+                true => self.b.mov(to, from, chunk as u32, hint),
+                false => self.b.mov_unaligned(to, from, chunk as u32, hint),
+            }
         }
     }
 

@@ -53,14 +53,17 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// Bytes of the named tensors, or of all inputs and outputs, each element once.
+/// Bytes of the named tensors, each as often as it is named, or of all inputs and outputs.
 fn bytes_moved(case: &Case, fusion: &Fusion, args: &[Arg]) -> Result<u64> {
     let bindings = bind_args(fusion, args)?;
     let named = case.perf.as_ref().map(|perf| perf.bytes.as_slice()).unwrap_or_default();
     let default = fusion.input_tensors().map(|(_, t)| t).chain(fusion.outputs.iter().copied());
     let tensors: Vec<_> = match named {
         [] => default.collect(),
-        names => fusion.tensors.iter().filter(|(_, t)| names.contains(&t.name)).map(|(id, _)| id).collect(),
+        names => {
+            let named = |name: &String| fusion.tensors.iter().find(|(_, tensor)| tensor.name == *name);
+            names.iter().filter_map(named).map(|(id, _)| id).collect()
+        }
     };
     let bytes = tensors
         .into_iter()

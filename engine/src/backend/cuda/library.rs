@@ -35,7 +35,8 @@ fn sections() -> Vec<Section> {
 
 /// Names that the library defines; sections are called after what they define.
 pub(super) fn names() -> BTreeSet<&'static str> {
-    let overloads = ["to_float", "philox_block", "load_words", "word_of", "shuffle_mode", "shuffle_word"];
+    let overloads =
+        ["to_float", "philox_block", "load_words", "word_of", "bits_of_word", "shuffle_mode", "shuffle_word"];
     let modes = ["shuffle_xor", "shuffle_up", "shuffle_down", "shuffle_index"];
     sections().into_iter().map(|section| section.name).chain(overloads).chain(modes).collect()
 }

@@ -331,7 +331,9 @@ impl<'a> CudaPrinter<'a> {
                     self.line(&format!("{element} = {value};"));
                 }
             }
-            StmtKind::Move { to, from, lanes, hint } => self.vector_move(*to, *from, *lanes, *hint),
+            StmtKind::Move { to, from, lanes, hint, aligned } => {
+                self.vector_move(*to, *from, (*lanes, *aligned), *hint)
+            }
             StmtKind::CopyAsync { to, from, lanes, hint } => self.copy_async(*to, *from, *lanes, *hint),
             StmtKind::CommitGroup => {
                 let function = self.exprs.lib("commit_group");
@@ -404,14 +406,25 @@ impl<'a> CudaPrinter<'a> {
         }
     }
 
-    fn vector_move(&mut self, to: Access, from: Access, lanes: u32, hint: CacheHint) {
+    fn vector_move(&mut self, to: Access, from: Access, (lanes, aligned): (u32, bool), hint: CacheHint) {
         let word = word_name(lanes as usize * self.kernel.buffers[to.buffer].dtype.bytes());
         let target = self.element(to);
-        let source = self.element(from);
-        let source = format!("reinterpret_cast<const {word}*>(&{source})");
-        let value = match self.load_function(from.buffer, hint) {
-            Some(function) => format!("{function}({source})"),
-            None => format!("*{source}"),
+        let hinted = self.load_function(from.buffer, hint);
+        let value = if aligned {
+            let source = format!("reinterpret_cast<const {word}*>(&{})", self.element(from));
+            match hinted {
+                Some(function) => format!("{function}({source})"),
+                None => format!("*{source}"),
+            }
+        } else {
+            let function = self.exprs.lib("load_unaligned");
+            let element = self.exprs.type_name(self.kernel.buffers[from.buffer].dtype);
+            let read = |read| format!(", [](const {word}* word) {{ return {read}(word); }}");
+            let read = hinted.map_or_else(String::new, read);
+            let (buffer, len) = (self.buffers[from.buffer].clone(), self.kernel.buffers[from.buffer].len);
+            let [index, len] = [from.index, len].map(|index| self.exprs.code(index));
+            let type_name = self.exprs.type_name(self.kernel.exprs.dtype(from.index));
+            format!("{function}<{word}, {element}, {type_name}>({buffer}, {index}, {len}{read})")
         };
         let target = format!("reinterpret_cast<{word}*>(&{target})");
         if hint == CacheHint::Streaming && self.space(to.buffer) == Space::Global {

@@ -219,7 +219,7 @@ impl Compiler<'_> {
             }
             StmtKind::Load { var, from, .. } => self.load(*var, from)?,
             StmtKind::Store { to, value, .. } => self.store(to, *value)?,
-            StmtKind::Move { to, from, lanes, .. } => self.vector_move(to, from, *lanes)?,
+            StmtKind::Move { to, from, lanes, aligned, .. } => self.vector_move(to, from, (*lanes, *aligned))?,
             StmtKind::CopyAsync { to, from, lanes, .. } => self.copy_async(to, from, *lanes),
             StmtKind::CommitGroup => {
                 let draft = self.draft(Opcode::CommitGroup);
@@ -328,7 +328,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn vector_move(&mut self, to: &Access, from: &Access, lanes: u32) -> Result<()> {
+    fn vector_move(&mut self, to: &Access, from: &Access, (lanes, aligned): (u32, bool)) -> Result<()> {
         let inward = self.locals[to.buffer].is_some();
         let (near, far) = if inward { (to, from) } else { (from, to) };
         let Some((local, index)) = self.local(near) else {
@@ -353,7 +353,8 @@ impl Compiler<'_> {
         let (a, flags) = self.index(far.index);
         let mut draft = self.draft(if inward { Opcode::MoveIn } else { Opcode::MoveOut });
         (draft.d, draft.c) = (Field::Raw(reg), Field::Raw(lanes as u16));
-        (draft.a, draft.flags, draft.b, draft.imm) = (a, flags, Field::Raw(buffer), slot);
+        (draft.a, draft.b, draft.imm) = (a, Field::Raw(buffer), slot);
+        draft.flags = flags | if aligned { 0 } else { Flags::UNALIGNED };
         self.push(draft);
         if inward && fits.is_none() {
             let staging = Local { reg, slot, len: lanes, wide: local.wide };

@@ -33,8 +33,13 @@ impl<'a> Run<'a> {
                     self.memory.store((to.buffer, &index, 0), &value, threads, (&self.guards, guard));
                 }
             }
-            StmtKind::Move { to, from, lanes, .. } => {
+            StmtKind::Move { to, from, lanes, aligned: true, .. } => {
                 self.copy(to, from, lanes, number, threads, guard);
+            }
+            // From an input, which nobody writes, and nothing outside of it.
+            StmtKind::Move { to, from, lanes, .. } => {
+                let source = self.eval.of(from.index);
+                self.write_lanes((to, lanes), (from, &source), number, threads, guard);
             }
             StmtKind::CopyAsync { to, from, lanes, .. } => {
                 let index = self.copy(to, from, lanes, number, threads, guard);
@@ -177,10 +182,22 @@ impl<'a> Run<'a> {
     /// Copies elements; the index of the first one that is written.
     fn copy(&mut self, to: Access, from: Access, lanes: u32, number: u32, threads: &Mask, guard: GuardId) -> Val {
         let source = self.touch(from, lanes, Kind::Read, number, threads, guard);
+        self.write_lanes((to, lanes), (from, &source), number, threads, guard)
+    }
+
+    /// Writes lanes that were read from `source` on; returns where.
+    fn write_lanes(
+        &mut self,
+        (to, lanes): (Access, u32),
+        (from, source): (Access, &Val),
+        number: u32,
+        threads: &Mask,
+        guard: GuardId,
+    ) -> Val {
         let target = self.touch(to, lanes, Kind::Write, number, threads, guard);
         if self.slice.buffers[to.buffer] {
             for lane in 0..lanes {
-                let value = self.memory.load(from.buffer, &source, lane);
+                let value = self.memory.load(from.buffer, source, lane);
                 self.memory.store((to.buffer, &target, lane), &value, threads, (&self.guards, guard));
             }
         }

@@ -241,9 +241,11 @@ impl<'a> KernelParser<'a> {
             cursor.expect("=")?;
             return Ok(StmtKind::Store { to, value: self.expr(cursor)?, hint });
         }
-        if let Some(hint) = hint("move") {
-            let (lanes, to, from) = self.wide(cursor)?;
-            return Ok(StmtKind::Move { to, from, lanes, hint });
+        for (prefix, aligned) in [("move_unaligned", false), ("move", true)] {
+            if let Some(hint) = hint(prefix) {
+                let (lanes, to, from) = self.wide(cursor)?;
+                return Ok(StmtKind::Move { to, from, lanes, hint, aligned });
+            }
         }
         if let Some(hint) = hint("copy_async") {
             let (lanes, to, from) = self.wide(cursor)?;

@@ -169,9 +169,10 @@ impl KernelPrinter<'_> {
             StmtKind::Store { to, value, hint } => {
                 format!("store{} {} = {}", word(HINTS, hint), self.access(to), self.exprs.root(value))
             }
-            StmtKind::Move { to, from, lanes, hint } => {
+            StmtKind::Move { to, from, lanes, hint, aligned } => {
                 let dtype = self.buffer_type(to.buffer);
-                format!("move{} {dtype}x{lanes} {} = {}", word(HINTS, hint), self.access(to), self.access(from))
+                let name = if aligned { "move" } else { "move_unaligned" };
+                format!("{name}{} {dtype}x{lanes} {} = {}", word(HINTS, hint), self.access(to), self.access(from))
             }
             StmtKind::CopyAsync { to, from, lanes, hint } => {
                 let dtype = self.buffer_type(to.buffer);

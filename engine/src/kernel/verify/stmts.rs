@@ -4,8 +4,8 @@ use super::checker::Checker;
 use super::uniform::{Class, Fact};
 use crate::kernel::facts::gcd;
 use crate::kernel::ir::{
-    Access, AtomicOp, Block, CacheHint, Expr, ExprId, MAX_ACCESS_BYTES, MIN_ASYNC_BYTES, ParamKind, Scope, ShuffleMode,
-    Space, Stmt, StmtKind, Unroll, ValueKind, VarId,
+    Access, AtomicOp, Block, CacheHint, Expr, ExprId, MAX_ACCESS_BYTES, MIN_ASYNC_BYTES, MIN_UNALIGNED_BYTES,
+    ParamKind, Scope, ShuffleMode, Space, Stmt, StmtKind, Unroll, ValueKind, VarId,
 };
 use crate::num::{DType, Value, philox};
 
@@ -69,7 +69,9 @@ impl Checker<'_> {
                     self.want_data(stmt, "the value", value, self.kernel.buffers[to.buffer].dtype);
                 }
             }
-            StmtKind::Move { to, from, lanes, hint } => self.vector_move(stmt, to, from, lanes, hint),
+            StmtKind::Move { to, from, lanes, hint, aligned } => {
+                self.vector_move(stmt, [to, from], (lanes, aligned), hint)
+            }
             StmtKind::CopyAsync { to, from, lanes, hint } => self.copy_async(stmt, to, from, lanes, hint),
             StmtKind::CommitGroup => {}
             StmtKind::WaitGroup { open } => {
@@ -198,7 +200,7 @@ impl Checker<'_> {
         Fact { class, linear: false }
     }
 
-    fn vector_move(&mut self, stmt: &Stmt, to: Access, from: Access, lanes: u32, hint: CacheHint) {
+    fn vector_move(&mut self, stmt: &Stmt, [to, from]: [Access; 2], (lanes, aligned): (u32, bool), hint: CacheHint) {
         let space = |access: Access| self.kernel.buffers[access.buffer].space;
         let locals = [to, from].into_iter().filter(|&a| space(a) == Space::Local).count();
         if locals != 1 {
@@ -207,7 +209,10 @@ impl Checker<'_> {
         // The hint is for the side that is not local.
         let hint_of = |access| if space(access) == Space::Local { CacheHint::Default } else { hint };
         let hints = [hint_of(to), hint_of(from)];
-        self.wide(stmt, [to, from], hints, lanes);
+        let bytes = self.wide(stmt, [to, from], hints, (lanes, aligned));
+        if !aligned && (!self.is_input(from) || bytes < MIN_UNALIGNED_BYTES as usize) {
+            self.report_at(stmt, || format!("no unaligned move of {bytes} bytes that is no load of words of an input"));
+        }
     }
 
     /// From an input to shared memory, 4, 8 or 16 bytes.
@@ -216,7 +221,7 @@ impl Checker<'_> {
         if space != Space::Shared || !self.is_input(from) {
             self.report_at(stmt, || "an asynchronous copy is from an input to shared memory".to_owned());
         }
-        let bytes = self.wide(stmt, [to, from], [CacheHint::Default, hint], lanes);
+        let bytes = self.wide(stmt, [to, from], [CacheHint::Default, hint], (lanes, true));
         let fits = match hint {
             CacheHint::Default => bytes >= MIN_ASYNC_BYTES as usize,
             // Past the first-level cache goes the widest copy only.
@@ -230,7 +235,13 @@ impl Checker<'_> {
 
     /// Rules of two accesses to `lanes` consecutive elements, of which the first is written;
     /// returns their bytes.
-    fn wide(&mut self, stmt: &Stmt, [to, from]: [Access; 2], hints: [CacheHint; 2], lanes: u32) -> usize {
+    fn wide(
+        &mut self,
+        stmt: &Stmt,
+        [to, from]: [Access; 2],
+        hints: [CacheHint; 2],
+        (lanes, aligned): (u32, bool),
+    ) -> usize {
         let sound = [self.access(stmt, to, hints[0]), self.access(stmt, from, hints[1])];
         self.written(stmt, to);
         let dtypes = [to, from].map(|access| self.kernel.buffers[access.buffer].dtype);
@@ -247,7 +258,8 @@ impl Checker<'_> {
             });
             return bytes;
         }
-        for (access, sound) in [to, from].into_iter().zip(sound) {
+        let sides = [to, from].into_iter().zip(sound);
+        for (access, sound) in sides.take(if aligned { 2 } else { 1 }) {
             let buffer = &self.kernel.buffers[access.buffer];
             if (buffer.align as usize) < bytes {
                 let (name, align) = (&buffer.name, buffer.align);

@@ -618,7 +618,7 @@ fn broken_kernels_are_refused_without_panicking() {
                 0 => StmtKind::Let { var, value: a },
                 1 => StmtKind::Load { var, from, hint },
                 2 => StmtKind::Store { to, value: b, hint },
-                3 => StmtKind::Move { to, from, lanes: u.int_in_range(0..=40)?, hint },
+                3 => StmtKind::Move { to, from, lanes: u.int_in_range(0..=40)?, hint, aligned: u.arbitrary()? },
                 4 => StmtKind::For {
                     var,
                     start: a,

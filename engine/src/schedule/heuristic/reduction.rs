@@ -16,7 +16,7 @@ use super::residency::REGISTER_BYTES;
 use super::summary::GlobalTensor;
 use super::tile::{
     BlockShape, Caching, IDLE_COST, RowLoop, WARP, bind_rows, block_sizes, cache_inputs, ceil_div, collapse, divides,
-    merge_all, next_power_of_two, oddity, row_loop, tuned, vector_width,
+    keep_for_stores, merge_all, next_power_of_two, oddity, row_loop, tuned, vector_width,
 };
 use crate::diag::{Diagnostic, Result};
 use crate::options::CompileCx;
@@ -24,6 +24,9 @@ use crate::schedule::{AxisId, Compute, ParallelType, Parts, ScheduleBuilder, Sch
 
 /// Registers of a thread for the sums of its columns.
 const MOST_ACCUMULATORS: i64 = 128;
+
+/// Columns that a thread has in flight.
+const MOST_LOADS: i64 = 16;
 
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
@@ -116,19 +119,26 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     while vector > 1 && (fast_extent < 2 * vector || too_many(vector)) {
         vector /= 2;
     }
-    let aligned = summary.globals.iter().filter(|t| runs(t)).all(|t| t.rows_aligned(vector, fast.len()));
+    let aligned = |vector| summary.globals.iter().filter(|t| runs(t)).all(|t| t.rows_aligned(vector, fast.len()));
     let mut align = None;
-    if !aligned && vector > 1 {
-        if inner && fast.len() == 1 {
-            align = summary.largest(runs).map(|tensor| tensor.tv);
-        } else {
-            vector = 1;
-        }
+    let torn = !aligned(vector);
+    if torn && inner && fast.len() == 1 {
+        align = summary.largest(runs).map(|tensor| tensor.tv);
+    }
+    // Pairs, or single elements: few kernels for many sizes.
+    if torn && align.is_none() {
+        vector = if vector > 2 && aligned(2) { 2 } else { 1 };
     }
     let padded = fast_extent + if align.is_some() { vector - 1 } else { 0 };
     let vectors = ceil_div(padded, vector).max(1);
     let work = Work { vectors, slow: product(&slow), kept: product(&kept), has_rows: !kept.is_empty() };
-    let Tile { threads, unroll, spread } = if inner { tile_inner(cx, &work) } else { tile_outer(cx, &work) };
+    let Tile { threads, unroll, spread } = if inner {
+        tile_inner(cx, &work)
+    } else {
+        // Loads in flight of all inputs together.
+        let inputs = summary.globals.iter().filter(|tensor| runs(tensor) && !tensor.is_output).count().max(1);
+        tile_outer(cx, &work, (MOST_LOADS / next_power_of_two(inputs as i64)).max(1), if torn { 8 } else { 4 })
+    };
     let (length, along) = if inner { (work.vectors, threads.x) } else { (work.slow, threads.y) };
     let (kept_length, kept_along) = if inner { (work.kept, threads.y) } else { (work.vectors, threads.x) };
     let exact_vector = align.is_none() && divides(vector, fast_extent);
@@ -261,14 +271,14 @@ fn tile_inner(cx: &CompileCx<'_>, work: &Work) -> Tile {
     Tile { threads: BlockShape { x: threads_x, y: threads_y }, unroll, spread }
 }
 
-fn tile_outer(cx: &CompileCx<'_>, work: &Work) -> Tile {
+fn tile_outer(cx: &CompileCx<'_>, work: &Work, loads: i64, per_sm: i64) -> Tile {
     let threads_x = next_power_of_two(work.vectors).clamp(8, WARP);
     let most_y = tuned(cx.options, "reduction.threads", 256) / threads_x;
     let threads_y = next_power_of_two(work.slow).clamp(1, most_y);
     let threads_y = if threads_x * threads_y < WARP { WARP / threads_x } else { threads_y };
-    let unroll = tuned(cx.options, "reduction.unroll", 16.min(next_power_of_two(ceil_div(work.slow, threads_y))));
+    let unroll = tuned(cx.options, "reduction.unroll", loads.min(next_power_of_two(ceil_div(work.slow, threads_y))));
     let blocks = ceil_div(work.vectors, threads_x) * work.kept;
-    let wanted = tuned(cx.options, "reduction.blocks_per_sm", 4) * i64::from(cx.device.sm_count);
+    let wanted = tuned(cx.options, "reduction.blocks_per_sm", per_sm) * i64::from(cx.device.sm_count);
     let tile = threads_y * unroll;
     let spread = Spread::new(wanted, blocks, ceil_div(work.slow, tile));
     Tile { threads: BlockShape { x: threads_x, y: threads_y }, unroll, spread }
@@ -293,13 +303,14 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Re
         }
     }
     builder.propagate(&order.loops)?;
-    let keep: Vec<_> = caches
+    let mut keep: Vec<_> = caches
         .iter()
         .map(|cache| {
             let data = &builder.state().tensors[*cache];
             (*cache, data.loop_axes().position(|axis| order.tile.contains(&axis)).unwrap_or(data.loops.len()))
         })
         .collect();
+    keep.extend(order.tile.last().map(|lane| keep_for_stores(builder, *lane)).unwrap_or_default());
     builder.inline_most(&keep)?;
     prefetch_rows(builder, &caches, order.turn)
 }

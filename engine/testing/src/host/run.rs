@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::PoisonError;
 
-/// Bytes before and after a buffer; keeps the alignment of an allocation.
+/// Bytes before and after a buffer, at least; a multiple of every alignment.
 const ZONE: usize = 512;
 /// What zones and fresh memory are filled with.
 const FILL: u8 = 0xa5;
@@ -28,9 +28,10 @@ struct Buffer {
 }
 
 impl Buffer {
-    fn new(len: usize, fill: u8) -> Self {
-        let mut storage = vec![FILL; len + 3 * ZONE];
-        let start = storage.as_ptr().align_offset(ZONE) + ZONE;
+    /// As aligned as it says, and no more.
+    fn new(len: usize, fill: u8, align: usize) -> Self {
+        let mut storage = vec![FILL; len + 4 * ZONE];
+        let start = storage.as_ptr().align_offset(ZONE) + ZONE + align % ZONE;
         storage[start..start + len].fill(fill);
         Self { storage, start, len }
     }
@@ -49,7 +50,7 @@ impl HostMemory {
         let global = kernel.buffers.iter().filter(|(_, buffer)| buffer.space == Space::Global);
         let made = global.map(|(id, buffer)| {
             let bytes = launch.buffer_lens.get(id).copied().unwrap_or(0) as usize * buffer.dtype.bytes();
-            (id, Buffer::new(bytes, if buffer.zeroed { 0 } else { FILL }))
+            (id, Buffer::new(bytes, if buffer.zeroed { 0 } else { FILL }, buffer.align as usize))
         });
         Self { buffers: made.collect() }
     }
@@ -137,7 +138,7 @@ impl HostKernels {
         }
         let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|v| v.as_mut_ptr().cast()).collect();
         let dims = [launch.grid, launch.block].concat();
-        let mut shared = Buffer::new(source.dynamic_shared as usize, FILL);
+        let mut shared = Buffer::new(source.dynamic_shared as usize, FILL, 128);
         let mut report = HostReport::default();
         let place = shared.storage[shared.start..].as_mut_ptr();
         // SAFETY: the arguments have the number and types of the kernel's parameters, since both were made of one

@@ -92,6 +92,9 @@ inline float __ll2float_rz(long long x) {
 }
 
 // Memory.
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by) {
+  return (unsigned)(((unsigned long long)high << 32 | low) >> (by % 32));
+}
 template <class T> inline T __ldcs(const T* p) { return *p; }
 template <class T> inline void __stcs(T* p, T x) { *p = x; }
 template <class T> inline T __ldg(const T* p) { return *p; }

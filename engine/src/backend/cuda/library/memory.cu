@@ -86,6 +86,34 @@ template <class T> __device__ inline T load_global(const T* p) {
   load_words(reinterpret_cast<word*>(&r), reinterpret_cast<const word*>(p));
   return r;
 }
+//@ load_unaligned :
+// Elements from an index on, wherever they lie: put together from the two words that they touch, of which those
+// are read that have an element of the buffer. Others of the elements may be anything that their type can be.
+template <class E> constexpr unsigned bits_of_word = 0xffffffffu;
+template <> constexpr unsigned bits_of_word<bool> = 0x01010101u;
+template <class T, class E, class I, class F> __device__ inline T load_unaligned(const E* p, I index, I len, F load) {
+  constexpr int words = sizeof(T) / 4, element = sizeof(E), lanes = sizeof(T) / element;
+  const char* start = reinterpret_cast<const char*>(p) + static_cast<long long>(index) * element;
+  const int skip = static_cast<int>(reinterpret_cast<size_t>(start)) & (sizeof(T) - 1);
+  const T* first = reinterpret_cast<const T*>(start - skip);
+  const I second = index + (lanes - skip / element);
+  alignas(16) unsigned w[2 * words] = {};
+  if (second > 0 && index < len) *reinterpret_cast<T*>(&w[0]) = load(first);
+  if (skip != 0 && second > -lanes && second < len) *reinterpret_cast<T*>(&w[words]) = load(first + 1);
+#pragma unroll
+  for (int step = words / 2; step > 0; step /= 2) {
+#pragma unroll
+    for (int i = 0; i + step < 2 * words; ++i) w[i] = skip & (4 * step) ? w[i + step] : w[i];
+  }
+  if constexpr (element < 4) {
+#pragma unroll
+    for (int i = 0; i < words; ++i) w[i] = __funnelshift_r(w[i], w[i + 1], 8 * (skip & 3)) & bits_of_word<E>;
+  }
+  return *reinterpret_cast<T*>(&w[0]);
+}
+template <class T, class E, class I> __device__ inline T load_unaligned(const E* p, I index, I len) {
+  return load_unaligned<T>(p, index, len, [](const T* word) { return *word; });
+}
 //@ copy_async :
 // Starts a copy of 4, 8 or 16 bytes from global to shared memory, both aligned to as many.
 template <int bytes> __device__ inline void copy_async(void* to, const void* from) {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::kernel::{AtomicOp, CacheHint, Scope, ShuffleMode, Unroll};
+use crate::num::{TernaryOp, Value};
 
 fn iota(n: usize) -> Vec<f32> {
     (0..n).map(|i| i as f32).collect()
@@ -42,6 +43,35 @@ fn vector_moves_and_unrolled_local_arrays() {
     let x = iota(512);
     let doubled: Vec<f32> = x.iter().map(|v| v + v).collect();
     check_values(kernel, &x, &doubled);
+}
+
+/// Lanes of a thread are at `3 t - 5` and behind it: some of them are in front of the buffer, and some behind.
+#[test]
+fn unaligned_moves_over_both_ends() {
+    const LEN: i64 = 64;
+    let kernel = vector_kernel(DType::F32, DType::F32, 1, 32, |b, x, y, _| {
+        let (t, zero) = (tid(b), b.int(0));
+        let [three, five, len] = [3, 5, LEN].map(|n| b.int(n));
+        let local = b.local("l", DType::F32, 4);
+        let first = b.exprs().mul(t, three);
+        let first = b.exprs().sub(first, five);
+        b.mov_unaligned((local, zero), (x, first), 4, CacheHint::Default);
+        for (lane, part) in [(0, 0), (3, LEN / 2)] {
+            let [lane, part] = [lane, part].map(|n| b.int(n));
+            let index = b.exprs().add(first, lane);
+            let [low, high] = [b.exprs().binary(BinaryOp::Ge, index, zero), b.exprs().lt(index, len)];
+            let inside = b.exprs().and(low, high);
+            let value = b.load("v", local, lane);
+            let nothing = b.exprs().value(Value::Float(-1.0), DType::F32);
+            let value = b.exprs().ternary(TernaryOp::Where, inside, value, nothing);
+            let place = b.exprs().add(t, part);
+            b.store(y, place, value);
+        }
+    });
+    let x = iota(LEN as usize);
+    let at = |index: i64| usize::try_from(index).ok().and_then(|index| x.get(index)).copied().unwrap_or(-1.0);
+    let expected: Vec<f32> = [0, 3].into_iter().flat_map(|lane| (0..32).map(move |t| at(3 * t - 5 + lane))).collect();
+    check_values(kernel, &x, &expected);
 }
 
 #[test]
