@@ -152,7 +152,7 @@ pub(crate) unsafe fn vector_move<const CHECK: bool, const IN: bool>(
     // indices by `indices`.
     unsafe {
         if IN && inst.flags.has(Flags::UNALIGNED) && reaches_outside(warp, files, inst, place.len) {
-            load_inside::<CHECK>(machine, warp, files, inst, &place);
+            load_partly_outside::<CHECK>(machine, warp, files, inst, &place);
             return Ok(());
         }
         let mut index = [0; LANES];
@@ -215,7 +215,7 @@ pub(crate) unsafe fn vector_move<const CHECK: bool, const IN: bool>(
 /// # Safety
 /// The index register is in its file.
 #[inline(always)]
-unsafe fn free_index(files: Files, inst: Inst, lane: usize) -> i64 {
+unsafe fn signed_index(files: Files, inst: Inst, lane: usize) -> i64 {
     // SAFETY: by the caller.
     unsafe {
         match inst.flags.has(Flags::INDEX64) {
@@ -233,7 +233,7 @@ unsafe fn reaches_outside(warp: &Warp, files: Files, inst: Inst, len: u64) -> bo
     let mut outside = false;
     each(warp.mask, |l| {
         // SAFETY: by the caller.
-        let index = unsafe { free_index(files, inst, l) };
+        let index = unsafe { signed_index(files, inst, l) };
         outside |= index < 0 || index as u64 + u64::from(inst.c) > len;
     });
     outside
@@ -244,7 +244,7 @@ unsafe fn reaches_outside(warp: &Warp, files: Files, inst: Inst, len: u64) -> bo
 /// # Safety
 /// As `vector_move`.
 #[inline(never)]
-unsafe fn load_inside<const CHECK: bool>(
+unsafe fn load_partly_outside<const CHECK: bool>(
     machine: &mut Machine,
     warp: &mut Warp,
     files: Files,
@@ -258,7 +258,7 @@ unsafe fn load_inside<const CHECK: bool>(
             // Lanes that have nothing of the buffer read nothing.
             let (mut index, last) = ([0; LANES], place.len as i64 - i64::from(width));
             each(mask, |l| {
-                let first = free_index(files, inst, l);
+                let first = signed_index(files, inst, l);
                 index[l] = first.clamp(0, last) as u32;
                 if first <= -i64::from(width) || first >= place.len as i64 {
                     warp.mask &= !(1 << l);
@@ -269,7 +269,7 @@ unsafe fn load_inside<const CHECK: bool>(
         }
         for k in 0..inst.c {
             each(mask, |l| {
-                let i = free_index(files, inst, l) + i64::from(k);
+                let i = signed_index(files, inst, l) + i64::from(k);
                 let inside = (0..place.len as i64).contains(&i);
                 let at = place.base.wrapping_offset(i as isize * place.elem.bytes() as isize);
                 let bits = match (inside, place.elem) {

@@ -276,13 +276,13 @@ impl Lowering<'_> {
     fn emit_unaligned_load(&mut self, tv: TvId, leaf: AxisId, copy: &VectorCopy, ends: &LaneEnds) -> Result<()> {
         let (buffer, address) = copy.memory;
         // Neither of the two words there has anything of the buffer.
-        let nowhere = self.b.int(-2 * MAX_ACCESS_BYTES);
-        let from = self.b.exprs().ternary(TernaryOp::Where, ends.any, address, nowhere);
+        let outside = self.b.int(-2 * MAX_ACCESS_BYTES);
+        let from = self.b.exprs().ternary(TernaryOp::Where, ends.any, address, outside);
         self.emit_accesses(&VectorCopy { memory: (buffer, from), ..*copy }, true);
         if ends.uniform && self.b.exprs().as_bool(ends.all).is_none() {
             let fill = self.block_of(|l| l.emit_fill(tv, leaf, copy))?;
-            let outside = self.b.exprs().unary(UnaryOp::LogicalNot, ends.all);
-            self.b.emit(StmtKind::If { condition: outside, then: fill, otherwise: Vec::new() });
+            let not_all = self.b.exprs().unary(UnaryOp::LogicalNot, ends.all);
+            self.b.emit(StmtKind::If { condition: not_all, then: fill, otherwise: Vec::new() });
         } else if !ends.uniform {
             self.partial.insert(tv);
         }

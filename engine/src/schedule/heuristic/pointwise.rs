@@ -141,13 +141,11 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let padded = inner_extent + align.map_or(0, |(_, to)| to - 1);
     let vectors = ceil_div(padded, vector).max(1);
 
-    let read = || summary.globals.iter().filter(|tensor| !tensor.is_output && tensor.elements > 1);
-    let inputs = match read().filter(|tensor| tensor.order.len() == order.len()).count() {
-        // Rows that are shifted into place keep many loads of whole tensors under way; what is broadcast is near.
-        whole if align.is_some() && whole < read().count() => whole + 1,
-        _ => read().count(),
-    };
-    let inputs = inputs.max(1) as i64;
+    let read = summary.globals.iter().filter(|tensor| !tensor.is_output && tensor.elements > 1);
+    let (whole, broadcast): (Vec<_>, Vec<_>) = read.partition(|tensor| tensor.order.len() == order.len());
+    // Rows that are shifted into place keep many loads of whole tensors under way; what is broadcast is near.
+    let broadcast = if align.is_some() { broadcast.len().min(1) } else { broadcast.len() };
+    let inputs = (whole.len() + broadcast).max(1) as i64;
     let threads = tuned(cx.options, "pointwise.threads", 128);
     let (threads_x, threads_y) = if outer.is_empty() {
         (threads, 1)

@@ -25,8 +25,13 @@ use crate::schedule::{AxisId, Compute, ParallelType, Parts, ScheduleBuilder, Sch
 /// Registers of a thread for the sums of its columns.
 const MOST_ACCUMULATORS: i64 = 128;
 
-/// Columns that a thread has in flight.
+/// Loads of columns that a thread has in flight, of all inputs together.
 const MOST_LOADS: i64 = 16;
+
+/// Blocks of a multiprocessor over which sums of columns are spread; and where rows start at odd places, so that blocks
+/// take few columns each and the last ones leave much of the device idle.
+const BLOCKS: i64 = 4;
+const MISALIGNED_BLOCKS: i64 = 8;
 
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
@@ -121,12 +126,12 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     }
     let aligned = |vector| summary.globals.iter().filter(|t| runs(t)).all(|t| t.rows_aligned(vector, fast.len()));
     let mut align = None;
-    let torn = !aligned(vector);
-    if torn && inner && fast.len() == 1 {
+    let misaligned = !aligned(vector);
+    if misaligned && inner && fast.len() == 1 {
         align = summary.largest(runs).map(|tensor| tensor.tv);
     }
     // Pairs, or single elements: few kernels for many sizes.
-    if torn && align.is_none() {
+    if misaligned && align.is_none() {
         vector = if vector > 2 && aligned(2) { 2 } else { 1 };
     }
     let padded = fast_extent + if align.is_some() { vector - 1 } else { 0 };
@@ -135,9 +140,13 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let Tile { threads, unroll, spread } = if inner {
         tile_inner(cx, &work)
     } else {
-        // Loads in flight of all inputs together.
         let inputs = summary.globals.iter().filter(|tensor| runs(tensor) && !tensor.is_output).count().max(1);
-        tile_outer(cx, &work, (MOST_LOADS / next_power_of_two(inputs as i64)).max(1), if torn { 8 } else { 4 })
+        tile_outer(
+            cx,
+            &work,
+            (MOST_LOADS / next_power_of_two(inputs as i64)).max(1),
+            if misaligned { MISALIGNED_BLOCKS } else { BLOCKS },
+        )
     };
     let (length, along) = if inner { (work.vectors, threads.x) } else { (work.slow, threads.y) };
     let (kept_length, kept_along) = if inner { (work.kept, threads.y) } else { (work.vectors, threads.x) };
@@ -310,7 +319,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Re
             (*cache, data.loop_axes().position(|axis| order.tile.contains(&axis)).unwrap_or(data.loops.len()))
         })
         .collect();
-    keep.extend(order.tile.last().map(|lane| keep_for_stores(builder, *lane)).unwrap_or_default());
+    keep.extend(order.tile.last().into_iter().flat_map(|lane| keep_for_stores(builder, *lane)));
     builder.inline_most(&keep)?;
     prefetch_rows(builder, &caches, order.turn)
 }
