@@ -131,8 +131,8 @@ fn needs_chromium_search_a_case_and_a_comparison() {
 
 /// Each kind of page of 400 nights x 2,000 cases is there within a second.
 #[test]
-#[ignore = "needs Chromium: cargo test -p pages -- --ignored needs_chromium"]
-fn needs_chromium_every_page_opens_within_a_second() {
+#[ignore = "needs Chromium and a quiet machine: cargo test -p pages -- --ignored needs_time"]
+fn needs_time_every_page_opens_within_a_second() {
     let folder = site("open", 400, 2000);
     let mut browser = Browser::start(&folder.0.join("profile"));
     browser.screen(1280, 900, false);
