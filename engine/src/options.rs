@@ -16,7 +16,7 @@ pub struct Options {
     /// Compile kernels with line numbers, for tools that look into them.
     pub line_info: bool,
     /// Check `parse(print(x)) == x` of the definition, of its parts and of kernels, and bind what
-    /// is derived from a definition with all checks again.
+    /// is derived from a definition with all checks again. On in builds for development.
     pub self_check: bool,
     /// Take what views and the host hand on for what it is in memory. Without this it is
     /// taken to be dense and row-major, as results of kernels are: wrong for views, which
@@ -50,7 +50,7 @@ impl Default for Options {
             force_index64: false,
             fmad: true,
             line_info: false,
-            self_check: cfg!(debug_assertions),
+            self_check: cfg!(self_check),
             infer_contiguity: true,
             alias_results: true,
             libraries: true,

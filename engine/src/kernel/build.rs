@@ -12,7 +12,7 @@ use super::ir::{
 };
 use crate::fusion::TensorId;
 use crate::num::{DType, Value, philox};
-use crate::util::PrimaryMap;
+use crate::util::{PrimaryMap, self_check};
 
 /// A kernel under construction.
 #[derive(Clone, Debug)]
@@ -341,7 +341,7 @@ impl KernelBuilder {
     /// The kernel, with a launch.
     pub fn finish(mut self, launch: Launch) -> Kernel {
         let body = self.open.pop().expect("a builder has an open block");
-        debug_assert!(self.open.is_empty(), "a nested block is still open");
+        self_check!(self.open.is_empty(), "a nested block is still open");
         Kernel {
             name: self.name,
             index_type: self.index_type,

@@ -7,7 +7,7 @@
 
 use super::ir::{Dim, Expr, ExprId, IndexOp, ParamId, Special, ValueKind, VarId};
 use crate::num::{ApproxOp, BinaryOp, DType, TernaryOp, UnaryOp, Value};
-use crate::util::PrimaryMap;
+use crate::util::{PrimaryMap, self_check};
 use rustc_hash::FxHashMap;
 
 /// An expression and its type.
@@ -208,7 +208,7 @@ impl ExprArena {
     /// indices too. Integer constants are folded, and neutral elements of integer
     /// and logical operations dropped.
     pub fn binary(&mut self, op: BinaryOp, a: ExprId, b: ExprId) -> ExprId {
-        debug_assert_eq!(self.dtype(a), self.dtype(b), "operands of {op} differ in type");
+        self_check!(self.dtype(a) == self.dtype(b), "operands of {op} differ in type");
         if let Some(folded) = self.fold(op, a, b) {
             return folded;
         }
@@ -227,7 +227,7 @@ impl ExprArena {
 
     /// Index arithmetic. Constants are folded and neutral elements dropped.
     pub fn index(&mut self, op: IndexOp, a: ExprId, b: ExprId) -> ExprId {
-        debug_assert_eq!(self.dtype(a), self.dtype(b), "operands of {op:?} differ in type");
+        self_check!(self.dtype(a) == self.dtype(b), "operands of {op:?} differ in type");
         match self.fold(op.as_binary(), a, b) {
             Some(folded) => folded,
             None => self.intern(Expr::Index(op, a, b), self.dtype(a)),

@@ -18,7 +18,7 @@ use crate::axes::ForeignAxis;
 use crate::diag::Result;
 use crate::kernel::Unroll;
 use crate::schedule::{AxisId, Extent, Loop, ParallelType, TvId};
-use crate::util::SecondaryMap;
+use crate::util::{SecondaryMap, self_check};
 use std::collections::BTreeSet;
 
 /// Adds tests and repairs to a tree.
@@ -65,7 +65,7 @@ impl Predicate<'_> {
                 let axes = self.facts.cross_thread(tvs[0]).block_axes;
                 let (added, known): (Vec<_>, Vec<_>) =
                     axes.into_iter().partition(|axis| !self.last_block.contains(axis));
-                debug_assert!(known.is_empty(), "grid reductions are not nested");
+                self_check!(known.is_empty(), "grid reductions are not nested");
                 self.grid(node, &added)?;
                 return Ok(node);
             }

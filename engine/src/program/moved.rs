@@ -14,6 +14,7 @@ use crate::fusion::{self, Fusion};
 use crate::num::DType;
 use crate::tensor::{ArgMeta, TensorMeta, copy_rows};
 use crate::text;
+use crate::util::self_check;
 
 /// Bytes below which copies cost little anyway.
 const LEAST_BYTES: u64 = 64 << 10;
@@ -73,7 +74,7 @@ impl Program {
             16 => (DType::I64, Some(2)),
             _ => return None,
         };
-        debug_assert!(integer.in_kernels(), "a move of {integer} would need one itself");
+        self_check!(integer.in_kernels(), "a move of {integer} would need one itself");
         let parts = pair.unwrap_or(1);
         let dims = from.sizes.iter().map(|_| "?".to_string()).chain(pair.map(|n| n.to_string()));
         let order = ranks.iter().map(|rank| rank + usize::from(pair.is_some())).chain(pair.map(|_| 0));

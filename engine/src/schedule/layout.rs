@@ -5,6 +5,7 @@
 use crate::fusion::{Fusion, Operand};
 use crate::options::Options;
 use crate::tensor::{ArgMeta, TensorMeta};
+use crate::util::self_check;
 
 /// Largest power of two that facts about sizes and strides record: the number
 /// of elements of the widest access.
@@ -61,7 +62,7 @@ impl ArgClass {
                 ArgMeta::Scalar(_) => None,
             })
             .collect();
-        debug_assert_eq!(args.len(), fusion.inputs.len());
+        self_check!(args.len() == fusion.inputs.len());
         let reach = args
             .iter()
             .filter_map(|arg| match arg {
@@ -88,7 +89,7 @@ impl ArgClass {
 
     /// The layout of an input tensor.
     pub fn layout(&self, fusion: &Fusion, input: u32) -> Option<&TensorLayout> {
-        debug_assert!(matches!(fusion.inputs[input as usize], Operand::Tensor(_)));
+        self_check!(matches!(fusion.inputs[input as usize], Operand::Tensor(_)));
         self.layouts[input as usize].as_ref()
     }
 }

@@ -1,5 +1,5 @@
 //! Small foundations that every stage uses: typed ids, arenas keyed by them,
-//! a stable content hash, disjoint sets, bounded maps, quantiles, distances of words, jobs on threads.
+//! a stable content hash, disjoint sets, bounded maps, quantiles, distances of words, jobs on threads, assertions of builds that check themselves.
 //! Nothing here knows about fusions or kernels.
 
 mod disjoint;
@@ -9,6 +9,7 @@ mod ids;
 mod jobs;
 mod memo;
 mod quantile;
+mod self_check;
 pub(crate) mod sync;
 
 pub use disjoint::DisjointSets;
@@ -19,3 +20,4 @@ pub use ids::{EntityId, PrimaryMap, SecondaryMap};
 pub(crate) use jobs::run_jobs;
 pub use memo::Memo;
 pub use quantile::quantile;
+pub(crate) use self_check::self_check;

@@ -85,7 +85,8 @@ impl Interval {
         mut found: impl FnMut(Relation, &Event, &Event),
         mut passed: impl FnMut(&Event),
     ) {
-        self.events.sort_unstable();
+        // They came by time; those of a statement by threads.
+        self.events.sort_by_key(|event| event.element);
         for group in self.events.chunk_by(|a, b| a.element == b.element) {
             let shared = group.iter().any(|event| event.thread != group[0].thread);
             if shared && group.iter().any(|event| event.kind != Kind::Read) {

@@ -120,7 +120,7 @@ impl Grid {
             report.alarm(AlarmKind::Divergence, None, || "blocks reach different numbers of grid barriers".into());
         }
         let mut accesses = std::mem::take(&mut self.accesses);
-        accesses.sort_unstable();
+        accesses.sort_by_key(|access| access.element);
         let outputs: Vec<BufId> = kernel
             .params
             .values()

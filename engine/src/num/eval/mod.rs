@@ -23,6 +23,7 @@ use super::convert::{
     f64_to_f4e2m1fn, f64_to_f8e4m3fn, f64_to_f8e5m2, f64_to_f8e8m0fnu, f64_to_f16, i64_to_f64_odd, u64_to_f64_odd,
 };
 use super::{BinaryOp, DType, DTypeClass, ReduceOp, TernaryOp, UnaryOp, Value};
+use crate::util::self_check;
 
 /// Rounds to a floating-point type; the identity for other types.
 pub fn round_float(dtype: DType, value: f64) -> f64 {
@@ -55,7 +56,7 @@ pub fn to_f64(dtype: DType, value: Value) -> f64 {
 /// saturate, NaN gives 0; integers to integers wrap; to `bool` is "not zero",
 /// which NaN is not; complex to real drops the imaginary part.
 pub fn cast(from: DType, to: DType, value: Value) -> Value {
-    debug_assert_eq!(from.class(), value.class(), "{value:?} is no {from}");
+    self_check!(from.class() == value.class(), "{value:?} is no {from}");
     match to.class() {
         DTypeClass::Bool => Value::Bool(value.as_bool()),
         DTypeClass::Float => Value::Float(cast_float(from, to, value)),

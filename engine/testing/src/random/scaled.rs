@@ -134,7 +134,7 @@ fn moderate(
         Value::Float(factor.signum() * factor.abs().clamp(1e-36, 1e36))
     };
     let factors: Vec<Value> = x.values().map(scale).collect();
-    debug_assert_eq!(to.class(), DTypeClass::Float);
+    assert_eq!(to.class(), DTypeClass::Float);
     let mut next = factors.into_iter();
     let y = HostTensor::from_fn(to, sizes, |_| next.next().unwrap_or(Value::Float(1.0))).ok()?;
     Some((result, vec![Arg::Tensor(x), Arg::Tensor(y)]))
