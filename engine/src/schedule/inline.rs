@@ -22,12 +22,18 @@ use crate::util::{DisjointSets, SecondaryMap};
 impl ScheduleBuilder {
     /// Computes a tensor inside the first `position` loops of its consumers.
     pub fn inline_at(&mut self, tv: TvId, position: usize) -> Result<()> {
+        let consumers = self.scheduled.consumers(tv);
+        self.inline_in(tv, position, &consumers)
+    }
+
+    /// The same, for who knows its consumers.
+    pub(super) fn inline_in(&mut self, tv: TvId, position: usize, consumers: &[TvId]) -> Result<()> {
         let data = &self.scheduled.tensors[tv];
         if data.memory == Memory::Global && position > 0 {
             let message = format!("{} is in memory of the device, which nothing is computed around", data.name);
             return Err(Diagnostic::user(code::SCHEDULE_INLINE, message));
         }
-        self.check_inline(tv, position)?;
+        self.check_inline(tv, position, consumers)?;
         self.set_inline(tv, position);
         Ok(())
     }
@@ -47,30 +53,32 @@ impl ScheduleBuilder {
 
     /// Whether a tensor and what it reads can be where they are inlined.
     fn check_placed(&self, tv: TvId) -> Result<()> {
-        let inside = std::iter::once(tv).chain(self.scheduled.producers(tv));
-        inside.into_iter().try_for_each(|tv| self.check_inline(tv, self.scheduled.tensors[tv].inline_at))
+        let mut inside = std::iter::once(tv).chain(self.scheduled.producers(tv));
+        inside.try_for_each(|tv| {
+            self.check_inline(tv, self.scheduled.tensors[tv].inline_at, &self.scheduled.consumers(tv))
+        })
     }
 
     /// What is wrong with where tensors are inlined.
     pub(super) fn broken_inlining(&self) -> Option<Box<Diagnostic>> {
-        let wrong = |tv: TvId| self.check_inline(tv, self.scheduled.tensors[tv].inline_at).err();
+        let consumers = self.scheduled.all_consumers();
+        let wrong = |tv: TvId| self.check_inline(tv, self.scheduled.tensors[tv].inline_at, &consumers[tv]).err();
         self.scheduled.tensors.ids().find_map(wrong)
     }
 
     /// Whether a tensor can be computed inside of so many loops of its consumers.
-    fn check_inline(&self, tv: TvId, position: usize) -> Result<()> {
+    fn check_inline(&self, tv: TvId, position: usize, consumers: &[TvId]) -> Result<()> {
         if position == 0 {
             return Ok(());
         }
-        let consumers = self.scheduled.consumers(tv);
-        let most = self.max_inline(tv, &consumers);
+        let most = self.max_inline(tv, consumers);
         if position <= most {
             return Ok(());
         }
         let name = &self.scheduled.tensors[tv].name;
         let message = format!("{name} can share {most} loops with its consumers, not {position}");
         let error = self.with_loops(Diagnostic::user(code::SCHEDULE_INLINE, message), &[tv]);
-        Err(self.with_loops(error, &consumers))
+        Err(self.with_loops(error, consumers))
     }
 
     /// Computes a tensor inside the first `position` loops of the first of its consumers, and holds it inside

@@ -10,7 +10,7 @@ use super::parse::{PlacedStep, parse_schedule};
 use super::windows::Windows;
 use crate::axes::{AxisId, Parts};
 use crate::diag::{Diagnostic, Result, code};
-use crate::util::edit_distance;
+use crate::util::{SecondaryMap, edit_distance};
 use std::collections::BTreeMap;
 
 /// Names of a fusion that an error tells.
@@ -44,6 +44,7 @@ pub fn replay(unscheduled: &ScheduledFusion, steps: &[PlacedStep]) -> Result<Sch
         axes: BTreeMap::new(),
         tensors: BTreeMap::new(),
         known: (0, 0),
+        consumers: None,
     };
     for placed in steps {
         replay.learn();
@@ -61,15 +62,18 @@ struct Replay {
     tensors: BTreeMap<String, TvId>,
     /// Axes and tensors whose names are known.
     known: (usize, usize),
+    /// Those of all tensors, from one step on that inlines until one that does something else: a
+    /// schedule has one such step for each tensor.
+    consumers: Option<SecondaryMap<TvId, Vec<TvId>>>,
 }
 
 impl Replay {
     /// Takes in the names of what was made since.
     fn learn(&mut self) {
         let state = self.builder.state();
-        let (axes, tensors) = self.known;
-        self.axes.extend(state.axes.iter().skip(axes).map(|(axis, data)| (data.name.clone(), axis)));
-        self.tensors.extend(state.tensors.iter().skip(tensors).map(|(tv, data)| (data.name.clone(), tv)));
+        let (axes, tensors) = (state.axes.len() - self.known.0, state.tensors.len() - self.known.1);
+        self.axes.extend(state.axes.iter().rev().take(axes).map(|(axis, data)| (data.name.clone(), axis)));
+        self.tensors.extend(state.tensors.iter().rev().take(tensors).map(|(tv, data)| (data.name.clone(), tv)));
         self.known = (state.axes.len(), state.tensors.len());
     }
 
@@ -88,6 +92,9 @@ impl Replay {
     }
 
     fn apply(&mut self, placed: &PlacedStep) -> Result<()> {
+        if !matches!(placed.step, Step::InlineAt { .. }) {
+            self.consumers = None;
+        }
         match &placed.step {
             Step::Split { axis, factor, count, exact } => {
                 let axis = self.axis(placed, axis)?;
@@ -175,7 +182,11 @@ impl Replay {
                 let axes = self.all_axes(placed, axes)?;
                 self.builder.reorder(tv, &axes)
             }
-            Step::InlineAt { position, .. } => self.builder.inline_at(tv, *position),
+            Step::InlineAt { position, .. } => {
+                let state = self.builder.state();
+                let consumers = self.consumers.get_or_insert_with(|| state.all_consumers());
+                self.builder.inline_in(tv, *position, &consumers[tv])
+            }
             Step::PhaseAfter { .. } => self.builder.phase_after(tv).map(drop),
             Step::ComputeWith { position, .. } => self.builder.compute_with(tv, *position),
             Step::Loops { loops, .. } => {
