@@ -87,6 +87,9 @@ fn long_chains() {
     check_quick("30,000 additions and a sum", &text, &[64, 1024], None);
     let text = chain(30_000, |x| format!("sub {x}, %x"), &[]);
     check_quick("30,000 uses of one input", &text, &[64, 1024], None);
+    // Its schedule has more bytes than are read of somebody's.
+    let text = chain(30_000, |x| format!("add {x}, 0.5"), &["sum %value axes(1) keepdim", "div %value, %before"]);
+    check_quick("30,000 additions and a norm", &text, &[64, 1024], None);
 }
 
 #[test]

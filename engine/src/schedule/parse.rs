@@ -39,6 +39,11 @@ pub fn parse_schedule(text: &str) -> Result<Vec<PlacedStep>> {
         let message = format!("the schedule has {} bytes, more than {MAX_BYTES}", text.len());
         return Err(Diagnostic::user(code::TOO_LARGE, message));
     }
+    parse_steps(text)
+}
+
+/// The same for a text of any length, such as one that was printed.
+pub(super) fn parse_steps(text: &str) -> Result<Vec<PlacedStep>> {
     let (mut steps, mut errors) = (Vec::new(), Vec::new());
     let mut start = 0;
     for (number, line) in text.split_inclusive('\n').enumerate() {

@@ -6,7 +6,7 @@
 
 use super::builder::ScheduleBuilder;
 use super::ir::{Loop, ScheduledFusion, Step, Tile, TvId};
-use super::parse::{PlacedStep, parse_schedule};
+use super::parse::{PlacedStep, parse_schedule, parse_steps};
 use super::windows::Windows;
 use crate::axes::{AxisId, Parts};
 use crate::diag::{Diagnostic, Result, code};
@@ -24,7 +24,7 @@ pub fn schedule_by_text(unscheduled: &ScheduledFusion, text: &str) -> Result<Sch
 /// Checks that a schedule reads back from its text, and gives the same when it is applied again.
 pub fn check_text(unscheduled: &ScheduledFusion, scheduled: &ScheduledFusion) -> Result<()> {
     let text = scheduled.schedule_text();
-    let same = match parse_schedule(&text) {
+    let same = match parse_steps(&text) {
         Ok(steps) => {
             steps.iter().map(|placed| &placed.step).eq(&scheduled.steps) && replay(unscheduled, &steps)? == *scheduled
         }

@@ -482,9 +482,11 @@ fn recompute_in_turn(
     turn: AxisId,
     later: &BTreeSet<TvId>,
 ) -> Result<()> {
+    // No step below changes who reads what.
+    let consumers = builder.state().all_consumers();
     for tv in builder.state().topological().into_iter().rev().filter(|tv| !later.contains(tv)) {
         let state = builder.state();
-        let users = state.consumers(tv);
+        let users = &consumers[tv];
         let in_turn = |user: &TvId| state.tensors[*user].has_loop(turn);
         let is_local = state.tensors[tv].memory == Memory::Local && !is_load(state, tv);
         let cheap = is_local && is_cheap(state, tv, &params.row) && along_row(state, tv, &params.row);

@@ -334,12 +334,14 @@ fn stage_parameters(builder: &mut ScheduleBuilder, turn: AxisId, params: &NormPa
 /// What is cheap to compute of parameters alone is computed in each turn, and
 /// only the parameters themselves stay, if they do.
 fn recompute_in_turn(builder: &mut ScheduleBuilder, turn: AxisId, params: &NormParams) -> Result<()> {
+    // No step below changes who reads what.
+    let consumers = builder.state().all_consumers();
     for tv in builder.state().topological().into_iter().rev() {
         let state = builder.state();
         let late = is_load(state, tv) && along_row(state, tv, &params.reduced) && !is_early(state, params, tv);
         let local = state.tensors[tv].memory == Memory::Local;
         let cheap = local && (is_cheap(state, tv, &params.reduced) || late);
-        let users = state.consumers(tv);
+        let users = &consumers[tv];
         let in_turn = |user: &TvId| state.tensors[*user].has_loop(turn);
         if cheap && !users.is_empty() && users.iter().all(in_turn) && !in_turn(&tv) {
             builder.recompute_in(tv, turn)?;
