@@ -23,11 +23,11 @@ impl ScheduleBuilder {
     /// Computes a tensor inside the first `position` loops of its consumers.
     pub fn inline_at(&mut self, tv: TvId, position: usize) -> Result<()> {
         let consumers = self.scheduled.consumers(tv);
-        self.inline_in(tv, position, &consumers)
+        self.inline_with_consumers(tv, position, &consumers)
     }
 
-    /// The same, for who knows its consumers.
-    pub(super) fn inline_in(&mut self, tv: TvId, position: usize, consumers: &[TvId]) -> Result<()> {
+    /// The same, for who knows its consumers: to find them looks at all tensors.
+    pub(super) fn inline_with_consumers(&mut self, tv: TvId, position: usize, consumers: &[TvId]) -> Result<()> {
         let data = &self.scheduled.tensors[tv];
         if data.memory == Memory::Global && position > 0 {
             let message = format!("{} is in memory of the device, which nothing is computed around", data.name);

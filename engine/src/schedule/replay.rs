@@ -185,7 +185,7 @@ impl Replay {
             Step::InlineAt { position, .. } => {
                 let state = self.builder.state();
                 let consumers = self.consumers.get_or_insert_with(|| state.all_consumers());
-                self.builder.inline_in(tv, *position, &consumers[tv])
+                self.builder.inline_with_consumers(tv, *position, &consumers[tv])
             }
             Step::PhaseAfter { .. } => self.builder.phase_after(tv).map(drop),
             Step::ComputeWith { position, .. } => self.builder.compute_with(tv, *position),

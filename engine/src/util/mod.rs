@@ -1,5 +1,6 @@
 //! Small foundations that every stage uses: typed ids, arenas keyed by them,
-//! a stable content hash, disjoint sets, bounded maps, quantiles, distances of words, jobs on threads, assertions of builds that check themselves.
+//! a stable content hash, disjoint sets, bounded maps, quantiles, distances of words, jobs on threads,
+//! assertions of builds that check themselves.
 //! Nothing here knows about fusions or kernels.
 
 mod disjoint;
