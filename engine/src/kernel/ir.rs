@@ -403,8 +403,18 @@ pub enum Scope {
     Warp,
     /// The threads of a block.
     Block,
+    /// The threads of a team: of all blocks that differ in their index along x alone. Only a `Sync` is of it, and
+    /// needs a cooperative launch.
+    Team,
     /// All threads of the launch; a `Sync` of it needs a cooperative launch.
     Grid,
+}
+
+impl Scope {
+    /// Whether it is more than a block.
+    pub fn is_of_blocks(self) -> bool {
+        matches!(self, Self::Team | Self::Grid)
+    }
 }
 
 /// An atomic operation.

@@ -44,7 +44,8 @@ pub(super) const INFIX: &[(BinaryOp, &str, u8)] = &[
 pub(super) const SPACES: &[(Space, &str)] =
     &[(Space::Global, "global"), (Space::Shared, "shared"), (Space::Local, "local")];
 
-pub(super) const SCOPES: &[(Scope, &str)] = &[(Scope::Warp, "warp"), (Scope::Block, "block"), (Scope::Grid, "grid")];
+pub(super) const SCOPES: &[(Scope, &str)] =
+    &[(Scope::Warp, "warp"), (Scope::Block, "block"), (Scope::Team, "team"), (Scope::Grid, "grid")];
 
 /// Suffixes of `load`, `store` and `move`.
 pub(super) const HINTS: &[(CacheHint, &str)] = &[

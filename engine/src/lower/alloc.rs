@@ -145,7 +145,7 @@ struct Exchanges<'a> {
 impl Exchanges<'_> {
     fn body(&mut self, tree: &mut LoopTree, body: &Body) {
         for node in body {
-            if let Node::Reduce { step: Step::WriteWarps { exchange, .. } | Step::WriteRows { exchange }, .. } =
+            if let Node::Reduce { step: Step::WriteWarps { exchange, .. } | Step::WriteRows { exchange, .. }, .. } =
                 tree.nodes[*node]
             {
                 self.place(tree, exchange);

@@ -6,7 +6,8 @@
 //! results in the same order. So all threads end with the same bits.
 //!
 //! Along `threadIdx.y`: values are written to shared memory and combined by
-//! halving, with a barrier per step; then all threads of a column read row 0.
+//! halving, with a barrier per step; then all threads of a column read row 0. Where a
+//! warp has several rows, these are combined first, by shuffles, and one of them writes.
 //!
 //! All threads take part: those outside the tensor hold the neutral element.
 //! `place` says which steps that takes, `alloc` which shared memory, `sync` where barriers stand.
@@ -43,7 +44,8 @@ impl Lowering<'_> {
         let batch = self.batch_of(tv)?;
         match step {
             Step::Gather => {}
-            Step::Shuffle { width } => self.butterfly(&batch, width),
+            Step::Shuffle { width } => self.butterfly(&batch, 1, width),
+            Step::ShuffleRows { width, rows } => self.butterfly(&batch, width, rows),
             Step::WriteWarps { exchange, warps } => {
                 let memory = self.exchange_memory(tree, exchange)?;
                 self.write_warps(&batch, warps, memory)?;
@@ -52,13 +54,13 @@ impl Lowering<'_> {
                 let memory = self.exchange_memory(tree, exchange)?;
                 self.read_warps(&batch, warps, memory)?;
             }
-            Step::WriteRows { exchange } => {
+            Step::WriteRows { exchange, of } => {
                 let memory = self.exchange_memory(tree, exchange)?;
-                self.write_rows(&batch, memory)?;
+                self.write_rows(&batch, of, memory)?;
             }
-            Step::HalveRows { exchange, half } => {
+            Step::HalveRows { exchange, of, half } => {
                 let memory = self.exchange_memory(tree, exchange)?;
-                self.halve_rows(&batch, half, memory)?;
+                self.halve_rows(&batch, (of, half), memory)?;
             }
             Step::ReadRows { exchange } => {
                 let memory = self.exchange_memory(tree, exchange)?;
@@ -162,12 +164,12 @@ impl Lowering<'_> {
         self.b.store(batch.array, index, after);
     }
 
-    /// Butterfly over `width` neighbouring lanes: after the step with mask `m`
+    /// Butterfly over `number` lanes that lie `apart`: after the step with mask `m * apart`
     /// each lane holds the combination of a group of `2 m` lanes.
-    fn butterfly(&mut self, batch: &Batch, width: i64) {
-        let mut mask = width / 2;
+    fn butterfly(&mut self, batch: &Batch, apart: i64, number: i64) {
+        let mut mask = number / 2;
         while mask >= 1 {
-            let lane = self.i32(mask);
+            let lane = self.i32(mask * apart);
             self.each(batch, |lowering, index| {
                 let own = lowering.b.load(batch.name.clone(), batch.array, index);
                 let other = lowering.b.shuffle(format!("{}_x", batch.name), own, ShuffleMode::Xor, lane);
@@ -250,25 +252,49 @@ impl Lowering<'_> {
         Ok(row)
     }
 
-    /// Every thread writes its values: element `(y * n + k) * width + x`, so neighbours
-    /// in x are neighbours in memory, and banks do not conflict.
-    fn write_rows(&mut self, batch: &Batch, (shared, base): (BufId, ExprId)) -> Result<()> {
+    /// Every thread of the first of each `of` rows writes its values: element `(y / of * n + k) * width + x`, so
+    /// neighbours in x are neighbours in memory, and banks do not conflict.
+    fn write_rows(&mut self, batch: &Batch, of: i64, (shared, base): (BufId, ExprId)) -> Result<()> {
         let width = self.facts.block_dim(ParallelType::Tidx)?;
-        let (x, y) = (self.thread_index(Dim::X), self.thread_index(Dim::Y));
+        let x = self.thread_index(Dim::X);
+        let (y, is_first) = self.row_of(of);
+        self.b.open();
         self.each(batch, |lowering, index| {
             let value = lowering.b.load(batch.name.clone(), batch.array, index);
             let element = lowering.column_element(base, y, x, batch.len, width, index);
             lowering.b.store(shared, element, value);
         });
+        let then = self.b.close();
+        match is_first {
+            Some(condition) => {
+                self.b.emit(crate::kernel::StmtKind::If { condition, then, otherwise: Vec::new() });
+            }
+            None => then.into_iter().for_each(|stmt| self.b.emit(stmt.kind)),
+        }
         Ok(())
     }
 
-    /// The first `half` rows combine theirs with those of `half` rows further on.
-    fn halve_rows(&mut self, batch: &Batch, half: i64, (shared, base): (BufId, ExprId)) -> Result<()> {
+    /// The number of a thread's row among each first of so many, and whether its own is such, if some are not.
+    fn row_of(&mut self, of: i64) -> (ExprId, Option<ExprId>) {
+        let y = self.thread_index(Dim::Y);
+        if of == 1 {
+            return (y, None);
+        }
+        let (of, zero) = (self.i32(of), self.i32(0));
+        let (row, rest) = (self.b.exprs().div(y, of), self.b.exprs().rem(y, of));
+        (row, Some(self.b.exprs().binary(BinaryOp::Eq, rest, zero)))
+    }
+
+    /// Of the first of each `of` rows the first `half` combine theirs with those of `half` further on.
+    fn halve_rows(&mut self, batch: &Batch, (of, half): (i64, i64), (shared, base): (BufId, ExprId)) -> Result<()> {
         let width = self.facts.block_dim(ParallelType::Tidx)?;
-        let (x, y) = (self.thread_index(Dim::X), self.thread_index(Dim::Y));
+        let x = self.thread_index(Dim::X);
+        let (y, is_first) = self.row_of(of);
         let half = self.i32(half);
-        let active = self.b.exprs().lt(y, half);
+        let mut active = self.b.exprs().lt(y, half);
+        if let Some(is_first) = is_first {
+            active = self.b.exprs().and(active, is_first);
+        }
         let partner = self.b.exprs().add(y, half);
         self.b.open();
         self.each(batch, |lowering, index| {

@@ -44,8 +44,8 @@ fn lower_as(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str, shar
         lowering.extent(leaf)?;
     }
     lowering.emit_body(&tree, &tree.body)?;
-    let waits = |node: &NodeId| matches!(tree.nodes[*node], Node::GridBarrier);
-    let launch = lowering.launch(tree.body.iter().any(waits))?;
+    let waits = |node: &NodeId| matches!(tree.nodes[*node], Node::GridBarrier { .. });
+    let launch = lowering.launch(tree.inside(&tree.body).iter().any(waits))?;
     let mut kernel = lowering.b.finish(launch);
     kernel.body = cleanup(kernel.body, &kernel.exprs);
     kernel::approximate(&mut kernel);

@@ -70,7 +70,10 @@ impl Lowering<'_> {
                 self.b.emit(StmtKind::If { condition, then, otherwise: Vec::new() });
                 Ok(())
             }
-            Node::GridBarrier => self.emit_in_pass("phase", |b| b.sync(Scope::Grid)),
+            Node::GridBarrier { of_teams } => {
+                let scope = if *of_teams { Scope::Team } else { Scope::Grid };
+                self.emit_in_pass("phase", |b| b.sync(scope))
+            }
             Node::Barrier { tv, pass } => {
                 self.origin(*tv, pass);
                 self.b.sync(Scope::Block);

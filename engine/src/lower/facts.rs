@@ -21,6 +21,8 @@ pub(super) struct Facts<'a> {
     pub(super) consumers: SecondaryMap<TvId, Vec<TvId>>,
     /// The axes behind each place in the launch.
     pub(super) places: BTreeMap<ParallelType, Vec<AxisId>>,
+    /// Whether all blocks wait for the values of reductions over blocks.
+    pub(super) blocks_wait: bool,
     /// For each copy of another tensor in registers, that tensor.
     copied: SecondaryMap<TvId, Option<TvId>>,
 }
@@ -46,6 +48,7 @@ impl<'a> Facts<'a> {
             class,
             consumers: scheduled.all_consumers(),
             places: scheduled.launch_axes()?,
+            blocks_wait: scheduled.blocks_wait(),
             copied: copies(scheduled),
         })
     }
@@ -261,11 +264,19 @@ impl<'a> Facts<'a> {
                 if y & (y - 1) != 0 || z != 1 {
                     return Err(Diagnostic::bug(format!("{y} threads in y are not a power of two, or z is in use")));
                 }
-                let exchange = add("rows", x * y)?;
-                let mut steps = vec![Step::WriteRows { exchange }];
-                let halves = std::iter::successors(Some(y / 2), |half| Some(half / 2)).take_while(|half| *half >= 1);
-                steps.extend(halves.map(|half| Step::HalveRows { exchange, half }));
-                steps.push(Step::ReadRows { exchange });
+                let of = self.rows_of_warp()?;
+                let mut steps = Vec::new();
+                if of > 1 {
+                    steps.push(Step::ShuffleRows { width: x, rows: of });
+                }
+                if y > of {
+                    let exchange = add("rows", x * (y / of))?;
+                    steps.push(Step::WriteRows { exchange, of });
+                    let halves = std::iter::successors(Some(y / of / 2), |half| Some(half / 2));
+                    let halves = halves.take_while(|half| *half >= 1);
+                    steps.extend(halves.map(|half| Step::HalveRows { exchange, of, half }));
+                    steps.push(Step::ReadRows { exchange });
+                }
                 Ok(steps)
             }
             _ => Err(Diagnostic::unsupported(
@@ -273,6 +284,27 @@ impl<'a> Facts<'a> {
                 format!("reduction of {name} over {} thread axes at once", along.len()),
             )
             .note("merge the axes, or reduce over one after the other")),
+        }
+    }
+
+    /// Rows of threads along `y` that lie in one warp, where they fill warps.
+    pub(super) fn rows_of_warp(&self) -> Result<i64> {
+        let [x, y, z] = [
+            self.block_dim(ParallelType::Tidx)?,
+            self.block_dim(ParallelType::Tidy)?,
+            self.block_dim(ParallelType::Tidz)?,
+        ];
+        let is_narrow = x < WARP && x & (x - 1) == 0 && y & (y - 1) == 0 && z == 1 && x * y >= WARP;
+        Ok(if is_narrow { WARP / x } else { 1 })
+    }
+
+    /// Threads that combine what blocks have left for one result, where all blocks do: those along `x` of each warp for
+    /// itself, since there is one value of each block, and of threads along `y` all.
+    pub(super) fn combiners(&self, along: &[ParallelType]) -> Result<i64> {
+        match along {
+            [] => Ok(1),
+            [ParallelType::Tidx] => Ok(self.block_dim(ParallelType::Tidx)?.min(WARP)),
+            [other, ..] => self.block_dim(*other),
         }
     }
 

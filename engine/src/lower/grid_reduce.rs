@@ -1,15 +1,18 @@
-//! Reductions across blocks, without a grid barrier.
+//! Reductions across blocks.
 //!
-//! Each block combines its threads' values, writes its partial result to
-//! scratch memory and counts itself. The block that counts last sees all
-//! partial results and combines them; what depends on the result runs there.
-//! The order of combination does not depend on which block is last, so the
-//! result is the same in every run. Counters wrap to zero, so the scratch
-//! memory is clean for the next launch.
+//! Each block combines its threads' values and writes its partial result to
+//! scratch memory. Where only the result is needed, it counts itself then, and the
+//! block that counts last sees all partial results and combines them; what depends
+//! on the result runs there. Counters wrap to zero, so the scratch memory is clean
+//! for the next launch. Where all blocks need the result, they meet at a barrier, and
+//! each combines all partial results. The order of combination does not depend on the
+//! block, so the result is the same in every run, and in every block.
 //!
 //! Layout of the scratch memory: for the blocks `r` of the reduced axis, blocks
-//! `o` of the others, values `k` of the batch and participants `p` (threads
-//! that hold distinct results): element `((r * O + o) * n + k) * P + p`.
+//! `o` of the others, in each turn of the loops around, values `k` of the batch and participants `p` (threads
+//! that hold distinct results): element `((r * O + o) * n + k) * P + p`. Where all blocks read, what they
+//! read lies together: `((o * R + r) * n + k) * P + p`. No two turns share
+//! an element, so a block may begin the next one while others still read.
 
 use super::block_reduce::Batch;
 use super::context::Lowering;
@@ -24,7 +27,7 @@ pub(super) struct Place {
     /// Index and number of blocks of the reduced axis.
     block: ExprId,
     blocks: ExprId,
-    /// Index and number of the other blocks.
+    /// Index and number of the other blocks and turns.
     other: ExprId,
     others: ExprId,
     /// Index and number of threads with distinct results.
@@ -33,6 +36,9 @@ pub(super) struct Place {
     /// Index and number of threads that share a result.
     sharer: ExprId,
     sharers: i64,
+    /// The same of those that combine the blocks' results.
+    combiner: ExprId,
+    combiners: i64,
 }
 
 impl Lowering<'_> {
@@ -47,7 +53,8 @@ impl Lowering<'_> {
         let blocks = self.extent(block_axis)?;
         let (mut other, mut others) = (self.b.int(0), self.b.int(1));
         for own in self.scheduled.tensors[tv].loops.clone() {
-            if own.axis == block_axis || !own.parallel.is_block() {
+            let is_turn = own.parallel == ParallelType::Serial;
+            if own.axis == block_axis || !own.parallel.is_block() && !is_turn {
                 continue;
             }
             let (index, extent) = (self.leaf(own.axis)?, self.extent(own.axis)?);
@@ -69,6 +76,8 @@ impl Lowering<'_> {
             participants: 1,
             sharer: self.b.int(0),
             sharers: 1,
+            combiner: self.b.int(0),
+            combiners: 1,
         };
         for (parallel, dim) in
             [(ParallelType::Tidz, Dim::Z), (ParallelType::Tidy, Dim::Y), (ParallelType::Tidx, Dim::X)]
@@ -87,6 +96,12 @@ impl Lowering<'_> {
                 place.participant = self.b.exprs().add(scaled, index);
                 place.participants *= extent;
             }
+        }
+        (place.combiner, place.combiners) = (place.sharer, place.sharers);
+        if self.facts.blocks_wait {
+            place.combiners = self.facts.combiners(&cross.threads)?;
+            let number = self.b.int(place.combiners);
+            place.combiner = self.b.exprs().rem(place.sharer, number);
         }
         Ok(place)
     }
@@ -121,10 +136,14 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// `((r * O + o) * n + k) * P + p`.
+    /// `((r * O + o) * n + k) * P + p`, or with `o * R + r`.
     fn scratch_element(&mut self, place: &Place, len: i64, block: ExprId, k: ExprId) -> ExprId {
-        let scaled = self.b.exprs().mul(block, place.others);
-        let slot = self.b.exprs().add(scaled, place.other);
+        let (slow, number, fast) = match self.facts.blocks_wait {
+            true => (place.other, place.blocks, block),
+            false => (block, place.others, place.other),
+        };
+        let scaled = self.b.exprs().mul(slow, number);
+        let slot = self.b.exprs().add(scaled, fast);
         let (len, participants) = (self.b.int(len), self.b.int(place.participants));
         let scaled = self.b.exprs().mul(slot, len);
         let value = self.b.exprs().add(scaled, k);
@@ -201,9 +220,9 @@ impl Lowering<'_> {
         let body = self.b.close();
         self.b.emit(crate::kernel::StmtKind::For {
             var,
-            start: place.sharer,
+            start: place.combiner,
             end: place.blocks,
-            step: place.sharers,
+            step: place.combiners,
             unroll: Unroll::No,
             body,
         });

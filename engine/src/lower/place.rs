@@ -10,7 +10,8 @@
 //! initialised before the unit that accumulates it.
 //!
 //! Units that need no reduction across blocks come first, then all of those together, then
-//! the rest, in the last block only.
+//! the rest, in the last block only. Where all blocks need the values, they come in as many turns as they need each
+//! other, each behind a barrier of all blocks.
 
 use super::facts::Facts;
 use super::tree::{Body, Load, LoopTree, Node, Step, Wide};
@@ -41,7 +42,10 @@ impl Placing<'_> {
         let units = self.units(tvs, depth)?;
         let grid: Vec<usize> = (0..units.len()).filter(|unit| self.is_grid_unit(&units[*unit], depth)).collect();
         if !grid.is_empty() {
-            return self.around_grid(&units, &grid, depth, out);
+            return match self.facts.blocks_wait {
+                true => self.around_waits(&units, &grid, depth, out),
+                false => self.around_grid(&units, &grid, depth, out),
+            };
         }
         if depth == 0 {
             return self.in_phases(&units, out);
@@ -67,7 +71,7 @@ impl Placing<'_> {
         }
         for phase in 0..=phases.iter().copied().max().unwrap_or(0) {
             if phase > 0 {
-                out.push(self.tree.add(Node::GridBarrier));
+                out.push(self.tree.add(Node::GridBarrier { of_teams: false }));
             }
             for (unit, _) in units.iter().zip(&phases).filter(|(_, own)| **own == phase) {
                 self.unit(unit, 0, out)?;
@@ -105,6 +109,64 @@ impl Placing<'_> {
         }
         body.push(self.tree.add(Node::LastBlock { body: last }));
         out.push(self.tree.add(Node::Grid { tvs: reductions, body }));
+        Ok(())
+    }
+
+    /// Places units among reductions over blocks whose values all blocks need: what reads a value comes behind the
+    /// barrier at which it is there, and reductions that do not need each other share one.
+    fn around_waits(&mut self, units: &[Vec<TvId>], grid: &[usize], depth: usize, out: &mut Body) -> Result<()> {
+        let unit_of = units_of_tensors(units);
+        let mut waits: Vec<usize> = Vec::with_capacity(units.len());
+        for (unit, tvs) in units.iter().enumerate() {
+            let producers = tvs.iter().flat_map(|tv| self.facts.scheduled.producers(*tv));
+            let others = producers.filter_map(|from| unit_of.get(&from)).filter(|other| **other != unit);
+            let behind = others.filter_map(|other| Some(waits.get(*other)? + usize::from(grid.contains(other))));
+            waits.push(behind.max().unwrap_or(0));
+        }
+        for wait in 0..=waits.iter().copied().max().unwrap_or(0) {
+            let now = |unit: &usize| waits[*unit] == wait;
+            for unit in (0..units.len()).filter(now).filter(|unit| !grid.contains(unit)) {
+                self.unit(&units[unit], depth, out)?;
+            }
+            let mut left: Vec<TvId> = grid.iter().copied().filter(now).map(|unit| units[unit][0]).collect();
+            while let Some(&first) = left.first() {
+                let ways = |tv: &TvId| {
+                    let cross = self.facts.cross_thread(*tv);
+                    (cross.block_axes, cross.threads)
+                };
+                let (together, others) = left.iter().copied().partition(|tv| ways(tv) == ways(&first));
+                self.wait_for(together, out)?;
+                left = others;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reductions over the same axes that all blocks wait for.
+    fn wait_for(&mut self, tvs: Vec<TvId>, out: &mut Body) -> Result<()> {
+        const PASS: &str = "grid_reduce";
+        let cross = self.facts.cross_thread(tvs[0]);
+        let mut body = Body::new();
+        for tv in &tvs {
+            self.step(*tv, PASS, Step::Gather, &mut body);
+            self.threads(*tv, PASS, &cross.threads, &mut body)?;
+            self.step(*tv, PASS, Step::WritePartial, &mut body);
+        }
+        let is_team = |axis: &AxisId| self.facts.scheduled.parallel_of(tvs[0], *axis) == Some(ParallelType::Bidx);
+        let of_teams = cross.block_axes.iter().all(is_team);
+        body.push(self.tree.add(Node::GridBarrier { of_teams }));
+        for tv in &tvs {
+            self.step(*tv, PASS, Step::CombineBlocks, &mut body);
+            match *cross.threads.as_slice() {
+                [ParallelType::Tidx] => {
+                    let width = self.facts.combiners(&cross.threads)?;
+                    self.step(*tv, PASS, Step::Shuffle { width }, &mut body);
+                }
+                _ => self.threads(*tv, PASS, &cross.threads, &mut body)?,
+            }
+            self.step(*tv, PASS, Step::Publish, &mut body);
+        }
+        out.push(self.tree.add(Node::Grid { tvs, body }));
         Ok(())
     }
 

@@ -171,7 +171,7 @@ impl Sync<'_> {
                 all.last = all.first.clone();
                 Ok(all)
             }
-            Node::GridBarrier => Ok(Summary { settles: true, ..Summary::default() }),
+            Node::GridBarrier { .. } => Ok(Summary { settles: true, ..Summary::default() }),
             _ => self.leaf(node),
         }
     }
@@ -278,7 +278,9 @@ impl Sync<'_> {
         };
         match step {
             Step::Gather => self.tiles(tv, found),
-            Step::WriteWarps { exchange: x, .. } | Step::WriteRows { exchange: x } => found.push(exchange(x, true)?),
+            Step::WriteWarps { exchange: x, .. } | Step::WriteRows { exchange: x, .. } => {
+                found.push(exchange(x, true)?)
+            }
             Step::ReadWarps { exchange: x, .. } | Step::ReadRows { exchange: x } => found.push(exchange(x, false)?),
             Step::HalveRows { exchange: x, .. } => found.extend([exchange(x, false)?, exchange(x, true)?]),
             Step::WritePartial => found.push(self.plain(What::Scratch, true, tv, pass)),
@@ -286,7 +288,12 @@ impl Sync<'_> {
                 found.push(self.plain(What::Scratch, false, tv, pass));
                 found.push(self.plain(What::Flag, true, tv, pass));
             }
-            Step::Shuffle { .. } | Step::Publish | Step::Release | Step::Acquire | Step::CombineBlocks => {}
+            Step::Shuffle { .. }
+            | Step::ShuffleRows { .. }
+            | Step::Publish
+            | Step::Release
+            | Step::Acquire
+            | Step::CombineBlocks => {}
         }
         Ok(())
     }

@@ -83,8 +83,8 @@ pub(super) enum Node {
     LastBlock { body: Body },
     /// A barrier of the block, for a tensor's sake.
     Barrier { tv: TvId, pass: &'static str },
-    /// A barrier of all blocks, between two phases.
-    GridBarrier,
+    /// A barrier of all blocks, or of those of each team.
+    GridBarrier { of_teams: bool },
 }
 
 /// A load from global memory.
@@ -129,10 +129,12 @@ pub(super) enum Step {
     WriteWarps { exchange: ExchangeId, warps: i64 },
     /// Every thread combines what the warps of its row wrote.
     ReadWarps { exchange: ExchangeId, warps: i64 },
-    /// Every thread writes its values by row and column.
-    WriteRows { exchange: ExchangeId },
-    /// The first `half` rows combine theirs with those of `half` rows further on.
-    HalveRows { exchange: ExchangeId, half: i64 },
+    /// Combines among the rows of a warp, so many, of `width` lanes each.
+    ShuffleRows { width: i64, rows: i64 },
+    /// Of each `of` rows the first writes its values by row and column.
+    WriteRows { exchange: ExchangeId, of: i64 },
+    /// The first `half` of these combine theirs with those of `half` further on.
+    HalveRows { exchange: ExchangeId, of: i64, half: i64 },
     /// Every thread reads those of row 0.
     ReadRows { exchange: ExchangeId },
     /// Names the result of a batch of one value.

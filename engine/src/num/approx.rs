@@ -45,6 +45,8 @@ pub enum ApproxOp {
     Erf,
     /// `erf(x) + 1` without the cancellation of the sum.
     ErfPlusOne,
+    /// The same to the digits of 16-bit floats.
+    ErfPlusOneShort,
 }
 
 impl ApproxOp {
@@ -58,6 +60,7 @@ impl ApproxOp {
         Self::SiluFast,
         Self::Erf,
         Self::ErfPlusOne,
+        Self::ErfPlusOneShort,
     ];
 
     /// The textual name.
@@ -71,6 +74,7 @@ impl ApproxOp {
             Self::SiluFast => "silu.fast",
             Self::Erf => "erf.fast",
             Self::ErfPlusOne => "erf.plus_one",
+            Self::ErfPlusOneShort => "erf.plus_one_short",
         }
     }
 
@@ -94,9 +98,9 @@ impl ApproxOp {
     /// moves the result by `|x| 2^-23.7` of itself: below 2^-16.9 where `exp(x)`
     /// is neither 0 nor infinite, `ex2` included. A flush loses less than the
     /// least normal number; times `x`, at most 88 of it, since from there on the
-    /// product falls. The two of `erf` are as good as the operations that they
+    /// product falls. Those of `erf` are as good as the operations that they
     /// stand for, at most two units in the last place each: of the sum, the
-    /// larger operand's.
+    /// larger operand's; the short form has an error of its own besides.
     pub fn model(self) -> ErrorModel {
         let least = f64::from(LEAST_NORMAL);
         let (rel, abs) = match self {
@@ -105,6 +109,7 @@ impl ApproxOp {
             Self::ExpFast | Self::SigmoidFast | Self::SiluFast => (2f64.powi(-16), 0.0),
             Self::Erf => (2f64.powi(-21), 0.0),
             Self::ErfPlusOne => (0.0, 2f64.powi(-22)),
+            Self::ErfPlusOneShort => (2f64.powf(-14.5), 2f64.powi(-22)),
         };
         ErrorModel { rel, abs }
     }
@@ -119,7 +124,8 @@ impl ApproxOp {
             Self::SiluFlush => |x| (x as f32 * sigmoid_flush(x as f32)).into(),
             Self::SiluFast => |x| (x as f32 * sigmoid_fast(x as f32)).into(),
             Self::Erf => |x| erf(x as f32).into(),
-            Self::ErfPlusOne => |x| erf_plus_one(x as f32).into(),
+            Self::ErfPlusOne => |x| erf_plus_one(x as f32, &ERFC).into(),
+            Self::ErfPlusOneShort => |x| erf_plus_one(x as f32, &ERFC_SHORT).into(),
         }
     }
 }
@@ -183,23 +189,24 @@ fn erf(x: f32) -> f32 {
     min_nan(a * p * reciprocal(q), 1.0).copysign(x)
 }
 
-fn erf_plus_one(x: f32) -> f32 {
+/// Coefficients of `log2(erfc(a)) / a` on `[0, 4]`, and fewer of them.
+const ERFC: [f32; 10] = [
+    -5.892_190_4e-7,
+    1.322_680_8e-5,
+    -1.271_640_8e-4,
+    6.608_515_4e-4,
+    -1.728_599_1e-3,
+    -7.603_603_3e-4,
+    2.845_201_6e-2,
+    -1.486_423_6e-1,
+    -9.183_711_4e-1,
+    -1.627_912_3,
+];
+const ERFC_SHORT: [f32; 5] = [-2.193_542e-3, 2.582_963_8e-2, -1.422_408_7e-1, -9.227_92e-1, -1.627_010_2];
+
+fn erf_plus_one(x: f32, coefficients: &[f32]) -> f32 {
     let a = min_nan(x.abs(), 4.0);
-    let q = polynomial(
-        &[
-            -5.892_190_4e-7,
-            1.322_680_8e-5,
-            -1.271_640_8e-4,
-            6.608_515_4e-4,
-            -1.728_599_1e-3,
-            -7.603_603_3e-4,
-            2.845_201_6e-2,
-            -1.486_423_6e-1,
-            -9.183_711_4e-1,
-            -1.627_912_3,
-        ],
-        a,
-    );
+    let q = polynomial(coefficients, a);
     let r = if x.abs() > 4.0 { 0.0 } else { flushed(ex2(q * a)) };
     if x < 0.0 { r } else { 2.0 - r }
 }
@@ -238,6 +245,7 @@ mod tests {
         }
         check_model(ApproxOp::Erf, libm::erf, 6.0);
         check_model(ApproxOp::ErfPlusOne, |x| libm::erfc(-x), 6.0);
+        check_model(ApproxOp::ErfPlusOneShort, |x| libm::erfc(-x), 6.0);
     }
 
     #[test]
@@ -255,7 +263,9 @@ mod tests {
                 }
             }
         }
-        assert_eq!([-infinity, -5.0, 0.0, 5.0, infinity].map(ApproxOp::ErfPlusOne.eval()), [0.0, 0.0, 1.0, 2.0, 2.0]);
+        for op in [ApproxOp::ErfPlusOne, ApproxOp::ErfPlusOneShort] {
+            assert_eq!([-infinity, -5.0, 0.0, 5.0, infinity].map(op.eval()), [0.0, 0.0, 1.0, 2.0, 2.0], "{op}");
+        }
         assert_eq!([-infinity, infinity].map(ApproxOp::Erf.eval()), [-1.0, 1.0]);
         assert!(ApproxOp::Erf.eval()(-0.0).is_sign_negative());
     }

@@ -23,8 +23,6 @@ use std::sync::Arc;
 
 /// What workspaces start at multiples of, in bytes.
 const WORKSPACE_ALIGN: usize = 256;
-/// The counter of a grid barrier.
-const BARRIER_BYTES: usize = 4;
 /// Words of parameters that need no memory of their own.
 const FEW_WORDS: usize = 64;
 
@@ -429,7 +427,7 @@ impl Building<'_> {
                 }
             }
         }
-        let barrier = loaded.kernel.barrier().map(|_| self.own_place(BARRIER_BYTES, true));
+        let barrier = loaded.kernel.barrier().map(|counters| self.own_place(counters.len(), true));
         let (grid, block) = (launch.launch.grid, launch.launch.block);
         let ready = ReadyLaunch { loaded, grid, block, slots, addresses, scalars, barrier, step };
         self.steps.push(ReadyStep::Launch(ready));

@@ -36,6 +36,7 @@ mod replay;
 mod stages;
 mod support;
 mod verbs;
+mod waits;
 mod windows;
 
 pub use crate::axes::{AxisGraph, AxisId, Extent, Parts, ShiftId, Xform, XformId};

@@ -6,7 +6,7 @@
 //! several passes that read it as it lies.
 //!
 //! In: how arguments lie. Out: for a reduction, whether the large tensors in memory behind its operand
-//! lie so: arguments, and what no kernel computes, whose results are dense and row-major.
+//! lie so, and how much of each lies side by side: arguments, and what no kernel computes, whose results are dense and row-major.
 
 use super::facts::reductions_take;
 use crate::axes::axis_pairs;
@@ -27,34 +27,36 @@ const MOST_SEEN: usize = 64;
 /// How a tensor behind the operand lies to the reduced axes.
 enum Lies {
     Along,
-    Across,
+    /// With so many bytes beside each element.
+    Across(i64),
 }
 
-/// Whether the rows of a reduction lie across memory. `lies` is the layout of an argument.
-pub(super) fn is_across<'a>(
+/// Where the rows of a reduction lie across memory, the bytes that are one run there beside each element, or a divisor of
+/// them: of several tensors that they have in common. `lies` is the layout of an argument.
+pub(super) fn run_across<'a>(
     fusion: &Fusion,
     bindings: &Bindings,
     lies: &dyn Fn(TensorId) -> Option<&'a TensorMeta>,
     op: OpId,
-) -> bool {
+) -> Option<i64> {
     let (OpKind::Reduce { axes, .. }, Some(&Operand::Tensor(operand))) =
         (&fusion.ops[op].kind, fusion.ops[op].inputs.first())
     else {
-        return false;
+        return None;
     };
     let reduced = |axis: usize| axes.contains(&(axis as u32));
     let sizes = bindings.sizes(fusion, operand);
     let row = (0..sizes.len()).filter(|axis| reduced(*axis)).map(|axis| sizes[axis]).fold(1i64, i64::saturating_mul);
     if row <= SHORT_ROW || bytes(fusion, bindings, operand) < LARGE {
-        return false;
+        return None;
     }
-    let (mut seen, mut across) = (BTreeSet::from([operand]), false);
+    let (mut seen, mut across) = (BTreeSet::from([operand]), None::<i64>);
     // Each with the axis of the operand that each of its axes is.
     let mut stack: Vec<(TensorId, Vec<Option<usize>>)> = vec![(operand, (0..sizes.len()).map(Some).collect())];
     while let Some((tensor, axes)) = stack.pop() {
         match seen_from(fusion, bindings, lies, tensor, &axes, &reduced) {
-            Some(Lies::Along) => return false,
-            Some(Lies::Across) => across = true,
+            Some(Lies::Along) => return None,
+            Some(Lies::Across(run)) => across = Some(across.map_or(run, |other| common(run, other))),
             None => {}
         }
         // What is in memory is not looked behind.
@@ -82,6 +84,11 @@ pub(super) fn has_large_rows(fusion: &Fusion, bindings: &Bindings) -> bool {
         (OpKind::Reduce { .. }, Some(&Operand::Tensor(operand))) => bytes(fusion, bindings, operand) >= LARGE,
         _ => false,
     })
+}
+
+/// The greatest common divisor.
+fn common(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { common(b, a % b) }
 }
 
 /// Bytes of the elements of a tensor.
@@ -114,12 +121,15 @@ fn seen_from<'a>(
     };
     let (sizes, own) = (bindings.sizes(fusion, tensor), &fusion.tensors[tensor].axes);
     let moving = |axis: &usize| sizes[*axis] > 1 && strides[*axis] != 0 && own[*axis].kind == AxisKind::Iteration;
+    let own_bytes = fusion.tensors[tensor].dtype.bytes() as i64;
     let is_reduced = |axis: usize| axes[axis].is_some_and(reduced);
     let nearest = (0..own.len()).filter(moving).min_by_key(|axis| strides[*axis])?;
     let has_rows = (0..own.len()).filter(moving).any(is_reduced);
     match (has_rows, is_reduced(nearest)) {
         (true, true) => Some(Lies::Along),
-        (true, false) if sizes[nearest] >= MOST_SIDE_BY_SIDE => Some(Lies::Across),
+        (true, false) if sizes[nearest] >= MOST_SIDE_BY_SIDE => {
+            Some(Lies::Across(sizes[nearest].saturating_mul(own_bytes)))
+        }
         _ => None,
     }
 }

@@ -18,7 +18,6 @@ use crate::fusion::{
 use crate::num::Value;
 use crate::options::{CompileCx, Phase};
 use crate::products::{Activation, FoundProduct, find_activation, find_product};
-use crate::schedule::heuristic::longest_row;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::text;
 use crate::util::SecondaryMap;
@@ -214,8 +213,8 @@ pub(crate) fn segment(
     let outputs = result_metas(bound)?;
     let may_alias = cx.options.alias_results && has_views(&whole.fusion);
     let aliases = if may_alias { Aliases::new(&whole.fusion, &bindings, bound, &outputs)? } else { Aliases::default() };
-    let (longest, libraries) = (longest_row(cx.device), has_libraries(cx));
-    let facts = || OpFacts::new(&whole.fusion, &bindings, &whole.cuts, &aliases, bound.args, longest, libraries);
+    let libraries = has_libraries(cx);
+    let facts = || OpFacts::new(cx.device, &whole.fusion, &bindings, &whole.cuts, &aliases, bound.args, libraries);
     let can_be_one = whole.can_be_one && whole.fusion.ops.ids().all(|op| !aliases.ops[op]);
     let known = (can_be_one && has_large_rows(&whole.fusion, &bindings)).then(facts);
     let is_one = can_be_one && known.as_ref().is_none_or(|facts| !facts.holds_rows_across());

@@ -1,12 +1,13 @@
 //! What segmentation knows of each operation.
 
-use super::across::is_across;
+use super::across::run_across;
 use super::aliases::Aliases;
 use super::summary::{Conflict, check};
 use crate::fusion::ops::Form;
 use crate::fusion::{Bindings, Fusion, Op, OpId, OpKind, Operand, TensorId};
+use crate::options::DeviceDesc;
 use crate::products::find_activation;
-use crate::schedule::heuristic::may_add_columns;
+use crate::schedule::heuristic::{longest_shared_row, may_add_columns, may_share_columns};
 use crate::schedule::widens;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::SecondaryMap;
@@ -18,7 +19,7 @@ pub(super) struct OpFacts<'a> {
     /// Bytes of each tensor, were its sizes rounded up to powers of two: what is cut where
     /// holds for all sizes between these.
     pub(super) bytes: SecondaryMap<TensorId, i64>,
-    /// Reductions of rows that no block can hold, or that lie across memory.
+    /// Reductions of rows, or of columns, that blocks cannot hold.
     pub(super) long_rows: SecondaryMap<OpId, bool>,
     /// Whether there are such that lie across memory.
     pub(super) has_rows_across: bool,
@@ -40,16 +41,15 @@ pub(super) struct OpFacts<'a> {
 }
 
 impl<'a> OpFacts<'a> {
-    /// For arguments that lie like this, on a device whose blocks hold rows of so many elements; the
-    /// fusion is cut before some tensors, and returns the results of operations as views. `libraries`
-    /// says whether there are any.
+    /// For a device and arguments that lie like this; the fusion is cut before some tensors, and returns the results of
+    /// operations as views. `libraries` says whether there are any.
     pub(super) fn new(
+        device: &DeviceDesc,
         fusion: &'a Fusion,
         bindings: &'a Bindings,
         cut_results: &[TensorId],
         aliases: &'a Aliases,
         args: &[ArgMeta],
-        longest_row: i64,
         libraries: bool,
     ) -> Self {
         let size = |tensor: TensorId, axis: usize| bindings.scalar(fusion.tensors[tensor].axes[axis].extent).as_i64();
@@ -64,9 +64,14 @@ impl<'a> OpFacts<'a> {
         for (id, op) in fusion.ops.iter() {
             if let (OpKind::Reduce { axes, .. }, Some(Operand::Tensor(input))) = (&op.kind, op.inputs.first()) {
                 let row = axes.iter().map(|axis| size(*input, *axis as usize)).fold(1i64, i64::saturating_mul);
-                let across = is_across(fusion, bindings, &lies, id);
+                let run = run_across(fusion, bindings, &lies, id);
+                let across = run.is_some();
                 has_rows_across |= across;
-                long_rows.set(id, row > longest_row || across);
+                let is_held = match run {
+                    Some(run) => may_share_columns(device, row, run),
+                    None => row <= longest_shared_row(device),
+                };
+                long_rows.set(id, !is_held);
                 let all = bindings.sizes(fusion, *input).into_iter().fold(1i64, i64::saturating_mul);
                 columns.set(id, across && may_add_columns(row, all / row.max(1)));
             }

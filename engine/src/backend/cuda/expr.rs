@@ -118,6 +118,7 @@ impl Exprs<'_> {
                     ApproxOp::SiluFast => "silu_fast",
                     ApproxOp::Erf => "erf_fast",
                     ApproxOp::ErfPlusOne => "erf_plus_1",
+                    ApproxOp::ErfPlusOneShort => "erf_plus_1_short",
                 };
                 PrintedExpr::call(self.lib(section), &[&a])
             }

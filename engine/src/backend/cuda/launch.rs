@@ -26,7 +26,7 @@ pub struct LoadedKernel {
     dynamic_shared: u32,
     cooperative: bool,
     params: usize,
-    // The counter of the grid barrier, which every launch leaves as it found it, for launches on
+    // The counters of barriers of blocks, which every launch leaves as it found them, for launches on
     // the device's own stream.
     barrier: Option<GuardedBuffer>,
 }
@@ -47,9 +47,9 @@ impl LoadedKernel {
     /// Loads machine code for the device; `source` is the text it was compiled from.
     pub fn load(device: &Arc<Device>, cubin: &[u8], source: &CudaSource) -> Result<Self> {
         let mut this = Self::load_entry(device, cubin, &source.entry, source.dynamic_shared, source.params)?;
-        this.cooperative = source.cooperative || source.grid_barrier;
-        if source.grid_barrier {
-            this.barrier = Some(GuardedBuffer::kept(device, 4, 0)?);
+        this.cooperative = source.cooperative || source.barrier_bytes > 0;
+        if source.barrier_bytes > 0 {
+            this.barrier = Some(GuardedBuffer::kept(device, source.barrier_bytes, 0)?);
         }
         Ok(this)
     }

@@ -20,6 +20,8 @@ use crate::util::SecondaryMap;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+/// Teams of blocks that have a barrier each: more do not run at once.
+const MOST_TEAMS: usize = 8192;
 /// Shared memory that a kernel may declare statically.
 const STATIC_SHARED_LIMIT: u32 = 48 << 10;
 
@@ -36,10 +38,10 @@ pub struct CudaSource {
     pub params: usize,
     /// Bytes of dynamic shared memory that the launch must provide.
     pub dynamic_shared: u32,
-    /// Whether the function takes one more argument, the last: the address of a
-    /// grid barrier's counter, a `u32` that is zero before its first use and
-    /// that no other launch in flight uses.
-    pub grid_barrier: bool,
+    /// If not 0 the function takes one more argument, the last: the address of so many
+    /// bytes, the counters of barriers of blocks, which are zero before their first use and
+    /// which no other launch in flight uses.
+    pub barrier_bytes: usize,
     /// Whether all blocks must be resident at once.
     pub cooperative: bool,
 }
@@ -67,7 +69,7 @@ pub fn emit(kernel: &Kernel) -> CudaSource {
         entry: printer.entry,
         params: kernel.params.len(),
         dynamic_shared: printer.dynamic_shared,
-        grid_barrier: printer.barrier.is_some(),
+        barrier_bytes: barrier_bytes(&kernel.body),
         cooperative: kernel.launch.cooperative,
     }
 }
@@ -183,7 +185,7 @@ impl<'a> CudaPrinter<'a> {
             }
             self.exprs.params.set(id, name);
         }
-        if uses_grid_sync(&self.kernel.body) {
+        if barrier_bytes(&self.kernel.body) > 0 {
             let name = self.names.take("grid_barrier");
             params.push(format!("unsigned* {name}"));
             self.barrier = Some(name);
@@ -353,7 +355,7 @@ impl<'a> CudaPrinter<'a> {
             }
             StmtKind::Sync(scope) => self.sync(*scope),
             StmtKind::Fence(scope) => self.line(match scope {
-                Scope::Grid => "__threadfence();",
+                Scope::Team | Scope::Grid => "__threadfence();",
                 Scope::Warp | Scope::Block => "__threadfence_block();",
             }),
             StmtKind::Atomic { var, op, to, value } => self.atomic(*var, *op, *to, *value),
@@ -524,12 +526,17 @@ impl<'a> CudaPrinter<'a> {
     fn sync(&mut self, scope: Scope) {
         match (scope, &self.barrier) {
             (Scope::Warp, _) => self.line("__syncwarp();"),
+            (Scope::Team, Some(barrier)) => {
+                let call = format!("team_sync({barrier});");
+                self.exprs.lib("team_sync");
+                self.line(&call);
+            }
             (Scope::Grid, Some(barrier)) => {
                 let call = format!("grid_sync({barrier});");
                 self.exprs.lib("grid_sync");
                 self.line(&call);
             }
-            (Scope::Block | Scope::Grid, _) => self.line("__syncthreads();"),
+            (Scope::Block | Scope::Team | Scope::Grid, _) => self.line("__syncthreads();"),
         }
     }
 
@@ -595,11 +602,14 @@ fn alignment(align: u32, dtype: DType) -> String {
     if align as usize > dtype.bytes() { format!("alignas({align}) ") } else { String::new() }
 }
 
-fn uses_grid_sync(block: &Block) -> bool {
-    block.iter().any(|stmt| match &stmt.kind {
-        StmtKind::Sync(scope) => *scope == Scope::Grid,
-        StmtKind::For { body, .. } => uses_grid_sync(body),
-        StmtKind::If { then, otherwise, .. } => uses_grid_sync(then) || uses_grid_sync(otherwise),
-        _ => false,
-    })
+/// Bytes of the counters of barriers of blocks: one for all, or one for each team, 32 bytes apart.
+fn barrier_bytes(block: &Block) -> usize {
+    let of = |stmt: &Stmt| match &stmt.kind {
+        StmtKind::Sync(Scope::Grid) => 4,
+        StmtKind::Sync(Scope::Team) => 32 * MOST_TEAMS,
+        StmtKind::For { body, .. } => barrier_bytes(body),
+        StmtKind::If { then, otherwise, .. } => barrier_bytes(then).max(barrier_bytes(otherwise)),
+        _ => 0,
+    };
+    block.iter().map(of).max().unwrap_or(0)
 }

@@ -239,7 +239,7 @@ impl Compiler<'_> {
                 self.random(vars, [*seed, *offset, *subsequence])?;
             }
             StmtKind::Sync(scope) => {
-                self.grid_sync |= *scope == Scope::Grid;
+                self.grid_sync |= scope.is_of_blocks();
                 let mut draft = self.draft(Opcode::Sync);
                 draft.imm = scope_number(*scope);
                 self.push(draft);
@@ -622,7 +622,8 @@ fn scope_number(scope: Scope) -> u32 {
     match scope {
         Scope::Warp => 0,
         Scope::Block => 1,
-        Scope::Grid => 2,
+        // All blocks wait for each other where teams do: `kernel::order` knows them apart.
+        Scope::Team | Scope::Grid => 2,
     }
 }
 

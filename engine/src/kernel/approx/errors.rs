@@ -256,7 +256,7 @@ impl<'a> ErrorWalk<'a> {
     fn apply(&self, id: ExprId, expr: Expr, dtype: DType) -> Option<Fact> {
         let fact = |id: ExprId| self.memo[id].flatten();
         let exprs = &self.flow.kernel.exprs;
-        if let (Expr::Unary(_, a), Some(op)) = (expr, self.choice[id]) {
+        if let (Expr::Unary(_, a) | Expr::Approx(_, a), Some(op)) = (expr, self.choice[id]) {
             return Some(Fact::approximation(op, fact(a)?));
         }
         let on_floats = dtype.is_float() && expr.operands().last().is_none_or(|a| exprs.dtype(a).is_float());

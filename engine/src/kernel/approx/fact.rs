@@ -118,6 +118,8 @@ impl Fact {
             // As good as what they replace.
             ApproxOp::Erf => return Self::between(-1.0, 1.0),
             ApproxOp::ErfPlusOne => return Self::between(0.0, 2.0),
+            // Besides, as good as what it replaces.
+            ApproxOp::ErfPlusOneShort => return Self { rel: model.rel, ..Self::between(0.0, 2.0) },
         };
         Self { rel: model.rel, abs: model.abs, ..unary_range(of, operand) }
     }

@@ -5,7 +5,7 @@
 //! of them replaced by [`Expr::Approx`], which both back ends execute as it says.
 //!
 //! `erf` and `erf + 1` are replaced everywhere, since their approximations are as
-//! good as the exact forms. The others lose digits, and some lose what is below
+//! good as the exact forms. The others, and a short form of `erf + 1`, lose digits, and some lose what is below
 //! the least normal number. One of those is taken only where the flow of values
 //! ([`errors`]) shows that every result stays within what its type needs,
 //! whatever the inputs: errors are followed through variables, arrays, shuffles,
@@ -45,12 +45,13 @@ pub fn approximate(kernel: &mut Kernel) {
         match node.expr {
             Expr::Unary(UnaryOp::Erf, _) => choice.set(id, Some(ApproxOp::Erf)),
             Expr::Unary(op, _) if !ApproxOp::coarse(op).is_empty() => coarse.push((id, ApproxOp::coarse(op))),
+            Expr::Approx(ApproxOp::ErfPlusOne, _) => coarse.push((id, &[ApproxOp::ErfPlusOneShort])),
             _ => {}
         }
     }
     choose(kernel, &coarse, &mut choice);
     rewrite(kernel, |exprs, id| match exprs[id].expr {
-        Expr::Unary(_, a) => choice[id].map(|op| Expr::Approx(op, a)),
+        Expr::Unary(_, a) | Expr::Approx(_, a) => choice[id].map(|op| Expr::Approx(op, a)),
         _ => None,
     });
     compare::decide(kernel);

@@ -1,6 +1,6 @@
 //! Order between blocks, and what all of them together wrote.
 //!
-//! Blocks are ordered by grid barriers, and by *tickets*: each block publishes what it did (a fence, a barrier, an
+//! Blocks are ordered by grid barriers, those of a team by its own, and by *tickets*: each block publishes what it did (a fence, a barrier, an
 //! atomic count), and who reads the last number of the count and then executes a fence comes after all of them.
 //! That it is the last follows from the number of counts, so it is known only where all blocks were looked at.
 
@@ -61,6 +61,8 @@ pub(super) struct Grid {
     counts: FxHashMap<Counter, Counts>,
     /// Grid barriers of each block.
     pub(super) epochs: Vec<u32>,
+    /// Whether some barriers are of teams: then blocks of different ones are in no order.
+    pub(super) in_teams: bool,
     /// Whether an element is read and written between the same grid barriers, but for reads behind all writes.
     pub(super) mixed: bool,
     /// Output buffers of which data decides which elements are written.
@@ -136,7 +138,7 @@ impl Grid {
                 return;
             }
             if group.iter().any(|access| access.block != group[0].block) {
-                self.order(kernel, group, report, name);
+                self.order((kernel, launch), group, report, name);
             }
             let (buffer, index) = parts(group[0].element);
             self.mixed |= group.iter().any(|access| self.is_mixed(kernel, access, group));
@@ -164,8 +166,16 @@ impl Grid {
     }
 
     /// Accesses of one element by several blocks.
-    fn order(&self, kernel: &Kernel, group: &[Access], report: &mut OrderReport, name: &dyn Fn(&Access) -> String) {
+    fn order(
+        &self,
+        (kernel, launch): (&Kernel, &BoundLaunch),
+        group: &[Access],
+        report: &mut OrderReport,
+        name: &dyn Fn(&Access) -> String,
+    ) {
         let mut undecided = false;
+        let team = |access: &Access| access.block / launch.grid[0].max(1) as u32;
+        let meet = |x: &Access, y: &Access| x.epoch != y.epoch && (!self.in_teams || team(x) == team(y));
         for x in group.iter().filter(|x| x.kind != Kind::Read) {
             for y in group.iter().filter(|y| y.block != x.block && y.kind.conflicts(x.kind)) {
                 let tickets = (self.last(kernel, x), self.last(kernel, y));
@@ -176,7 +186,7 @@ impl Grid {
                 };
                 // One block alone has the last ticket.
                 let exclusive = matches!(tickets, (Some(a), Some(b)) if (a.0, a.1) == (b.0, b.1));
-                if x.epoch != y.epoch || exclusive || behind(x, tickets.1) || behind(y, tickets.0) {
+                if meet(x, y) || exclusive || behind(x, tickets.1) || behind(y, tickets.0) {
                     continue;
                 }
                 let ticketed = x.ticket.is_some() || y.ticket.is_some();

@@ -308,10 +308,11 @@ impl<'a> Run<'a> {
         }
         match scope {
             Scope::Warp => self.barrier(guard, Some(threads.clone())),
-            Scope::Grid if guard != ROOT => self.report.undecided += 1,
-            Scope::Block | Scope::Grid => {
+            Scope::Team | Scope::Grid if guard != ROOT => self.report.undecided += 1,
+            Scope::Block | Scope::Team | Scope::Grid => {
                 self.published.syncs.push((self.time, guard));
-                if scope == Scope::Grid {
+                if scope.is_of_blocks() {
+                    self.grid.in_teams |= scope == Scope::Team;
                     self.published.grid_syncs.push(self.time);
                     self.memory.pass_grid();
                 }

@@ -8,6 +8,11 @@ use crate::tensor::{ArgMeta, TensorMeta};
 
 /// Reads statements, several in a line where they stand in braces, of two blocks of 64 threads, which read `x` and write `y`, of 128 floats.
 fn read(body: &str) -> (Kernel, BoundLaunch) {
+    read_in("(2, 1, 1)", body)
+}
+
+/// The same of other blocks.
+fn read_in(grid: &str, body: &str) -> (Kernel, BoundLaunch) {
     let body = body.replace('{', "{\n").replace('}', "\n}\n");
     let body: Vec<&str> = body.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let text = format!(
@@ -24,7 +29,7 @@ fn read(body: &str) -> (Kernel, BoundLaunch) {
   shared s: f32[128] align 16
   shared flag: i32[1] align 16
   local a: f32[2] align 8
-  launch grid (2, 1, 1) block (64, 1, 1) max_threads 64 min_blocks 1
+  launch grid {grid} block (64, 1, 1) max_threads 64 min_blocks 1
 {}
 }}
 ",
@@ -44,6 +49,23 @@ fn check(expected: &[AlarmKind], undecided: u64, body: &str) -> OrderReport {
     kinds.dedup();
     assert_eq!((kinds.as_slice(), report.undecided), (expected, undecided), "{report:?}\n{body}");
     report
+}
+
+#[test]
+fn blocks_wait_for_those_of_their_team_alone() {
+    let check = |grid: &str, own: &str, expected: &[AlarmKind]| {
+        let body = format!(
+            "let v: f32 = load x[{own} * 64 + threadIdx.x]\n store scratch[{own} * 64 + threadIdx.x] = v\n sync team\n \
+             let w: f32 = load scratch[(1 - {own}) * 64 + threadIdx.x]\n store y[{own} * 64 + threadIdx.x] = w\n"
+        );
+        let (kernel, launch) = read_in(grid, &body);
+        let report = check_order(&kernel, &launch).unwrap_or_else(|error| panic!("{error}"));
+        let mut kinds: Vec<AlarmKind> = report.alarms.iter().map(|alarm| alarm.kind).collect();
+        kinds.dedup();
+        assert_eq!(kinds, expected, "{report:?}\n{body}");
+    };
+    check("(2, 1, 1)", "blockIdx.x", &[]);
+    check("(1, 2, 1)", "blockIdx.y", &[Race]);
 }
 
 /// The kernel is in order with the line, and has these alarms without it.

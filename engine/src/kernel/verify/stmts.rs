@@ -405,7 +405,8 @@ impl Checker<'_> {
                 self.whole_warps(stmt);
             }
             Scope::Block => self.converged(stmt, Class::Block),
-            Scope::Grid => {
+            // Teams have no class of their own: what all threads do alike, those of a team do.
+            Scope::Team | Scope::Grid => {
                 self.converged(stmt, Class::Grid);
                 if !self.kernel.launch.cooperative {
                     self.report_at(stmt, || "grid barrier in a launch that is not cooperative".to_owned());

@@ -16,7 +16,7 @@ impl Check<'_> {
         if let Some(tv) = scheduled.tensors.ids().find(is_grid) {
             let message =
                 format!("%{} is reduced over blocks, beside a phase after %{}", self.name(tv), self.name(*first));
-            let note = "the last block alone has the value; leave partial results to the next phase, with `rfactor` and `phase_after`";
+            let note = "a kernel has one way over blocks; leave partial results to the next phase, with `rfactor` and `phase_after`";
             return Err(self.unsupported(message, note, &[tv]));
         }
         let mut together = DisjointSets::new(scheduled.tensors.len());

@@ -1,7 +1,6 @@
 //! Reductions across threads and blocks, as lowering combines them.
 
 use super::{Check, batch_start};
-use crate::axes::AxisId;
 use crate::diag::{Result, code};
 use crate::schedule::ir::{Loop, ParallelType, TvId};
 use std::collections::BTreeSet;
@@ -18,7 +17,7 @@ impl Check<'_> {
 
     /// Whether a reduction is combined over blocks.
     pub(super) fn is_over_blocks(&self, tv: TvId) -> bool {
-        self.reduced(tv).iter().any(|own| own.parallel.is_block())
+        !self.scheduled.reduced_blocks(tv).is_empty()
     }
 
     /// Whether lowering has a way to combine the values of a reduction.
@@ -99,21 +98,45 @@ impl Check<'_> {
         }
     }
 
-    /// The value of a reduction over blocks exists in the last of them: all that depends on it is
-    /// computed there, which is one branch.
+    /// Whether lowering can combine reductions over blocks: where all blocks need the values, or the last one alone.
     pub(super) fn grid_reductions(&self) -> Result<()> {
-        let blocks = |tv: TvId| -> Vec<AxisId> {
-            self.reduced(tv).iter().filter(|own| own.parallel.is_block()).map(|own| own.axis).collect()
-        };
-        let grids: Vec<TvId> = self.scheduled.tensors.ids().filter(|tv| !blocks(*tv).is_empty()).collect();
-        let Some(&first) = grids.first() else { return Ok(()) };
-        let prefix = |tv: TvId| &self.loops(tv)[..batch_start(self.loops(tv))];
+        let grids: Vec<TvId> = self.scheduled.tensors.ids().filter(|tv| self.is_over_blocks(*tv)).collect();
+        if grids.is_empty() {
+            return Ok(());
+        }
         for &tv in &grids {
-            let name = self.name(tv);
-            if blocks(tv).len() > 1 {
-                let message = format!("%{name} reduces over two block axes at once");
+            if self.scheduled.reduced_blocks(tv).len() > 1 {
+                let message = format!("%{} reduces over two block axes at once", self.name(tv));
                 return Err(self.unsupported(message, "merge the axes before binding them to blocks", &[tv]));
             }
+        }
+        if self.scheduled.blocks_wait() { self.waits(&grids) } else { self.last_blocks(&grids) }
+    }
+
+    /// All blocks meet at each reduction over blocks, as often as each other.
+    fn waits(&self, grids: &[TvId]) -> Result<()> {
+        let places = self.scheduled.launch_axes()?;
+        let several = places.iter().find(|(place, axes)| place.is_block() && axes.len() > 1);
+        if let Some((place, axes)) = several {
+            let axes: Vec<&str> = axes.iter().map(|axis| self.axis(*axis)).collect();
+            let message = format!(
+                "all blocks wait for %{}, and tensors bind several axes to {}: {}",
+                self.name(grids[0]),
+                place.name(),
+                axes.join(", ")
+            );
+            return Err(self.unsupported(message, "bind one axis there, so that all blocks do the same", &grids[..1]));
+        }
+        Ok(())
+    }
+
+    /// The value of a reduction over blocks exists in the last of them: all that depends on it is
+    /// computed there, which is one branch.
+    fn last_blocks(&self, grids: &[TvId]) -> Result<()> {
+        let first = grids[0];
+        let prefix = |tv: TvId| &self.loops(tv)[..batch_start(self.loops(tv))];
+        for &tv in grids {
+            let name = self.name(tv);
             if let Some(own) = prefix(tv).iter().find(|own| own.parallel.is_loop()) {
                 let message = format!("%{name} is reduced over blocks inside of the loop over {}", self.axis(own.axis));
                 return Err(self.unsupported(
@@ -131,30 +154,11 @@ impl Check<'_> {
         let start = prefix(first).len();
         let mut behind: BTreeSet<TvId> = BTreeSet::new();
         for tv in self.scheduled.topological() {
-            let is_grid = grids.contains(&tv);
-            if !is_grid && !self.scheduled.producers(tv).iter().any(|from| behind.contains(from)) {
+            let reads_late = self.scheduled.producers(tv).iter().any(|from| behind.contains(from));
+            if !reads_late && !grids.contains(&tv) {
                 continue;
             }
-            let depends = self.scheduled.producers(tv).into_iter().find(|from| behind.contains(from));
-            if let (true, Some(from)) = (is_grid, depends) {
-                let message = format!("%{} is reduced over blocks, and needs %{}", self.name(tv), self.name(from));
-                return Err(self.unsupported(
-                    format!("{message}, which the last block alone has"),
-                    "one kernel has one step over blocks; it would need a grid barrier",
-                    &[],
-                ));
-            }
             behind.insert(tv);
-            let varies = |axis: &AxisId| self.scheduled.depends(tv, *axis);
-            if let Some(axis) = blocks(first).into_iter().find(varies).filter(|_| !is_grid) {
-                let message = format!(
-                    "%{} runs over {}, over whose blocks %{} is reduced: the last one alone has the value",
-                    self.name(tv),
-                    self.axis(axis),
-                    self.name(first)
-                );
-                return Err(self.wrong(code::SCHEDULE_VALUE, message, &[first, tv]));
-            }
             if !self.consumers[tv].is_empty() && self.scheduled.tensors[tv].inline_at < start {
                 let message = format!(
                     "%{} is known in the last block alone, but is inlined into {} loops of those who read it",

@@ -7,7 +7,7 @@
 use super::structure::Unscheduled;
 use super::summary::Summary;
 use super::tile::Caching;
-use super::{Sizes, heads, images, inner_outer, norm_inner, pointwise, reduction, transpose, tuning};
+use super::{Sizes, grid_persistent, heads, images, inner_outer, norm_inner, pointwise, reduction, transpose, tuning};
 use crate::diag::{Diagnostic, Result, code};
 use crate::options::CompileCx;
 use crate::schedule::{ArgClass, AxisId, ScheduleBuilder, ScheduledFusion};
@@ -64,6 +64,7 @@ pub(super) enum Params {
     Reduction(reduction::ReductionParams),
     InnerPersistent(norm_inner::NormParams),
     InnerOuter(inner_outer::InnerOuterParams),
+    GridPersistent(grid_persistent::GridParams),
 }
 
 /// How a fusion is scheduled, for some sizes.
@@ -78,8 +79,14 @@ pub struct Decision {
 }
 
 /// All heuristics. The first that accepts a fusion plans it.
-const HEURISTICS: &[Heuristic] =
-    &[transpose::HEURISTIC, pointwise::HEURISTIC, reduction::HEURISTIC, norm_inner::HEURISTIC, inner_outer::HEURISTIC];
+const HEURISTICS: &[Heuristic] = &[
+    transpose::HEURISTIC,
+    pointwise::HEURISTIC,
+    reduction::HEURISTIC,
+    grid_persistent::HEURISTIC,
+    norm_inner::HEURISTIC,
+    inner_outer::HEURISTIC,
+];
 
 /// Decides how to schedule a fusion for a device and sizes.
 pub fn decide(cx: &CompileCx<'_>, unscheduled: &Unscheduled, class: &ArgClass, sizes: &Sizes) -> Result<Decision> {
@@ -131,6 +138,10 @@ pub fn schedule(unscheduled: &Unscheduled, decision: &Decision) -> Result<Planne
         }
         Params::InnerOuter(params) => {
             inner_outer::apply(&mut builder, *caching, params)?;
+            params.to_string()
+        }
+        Params::GridPersistent(params) => {
+            grid_persistent::apply(&mut builder, *caching, params)?;
             params.to_string()
         }
     };
@@ -232,6 +243,7 @@ mod tests {
                 "has reductions",
                 "%0 and %1 reduce over different",
                 "%0 and %1 reduce over different",
+                "%0 and %1 reduce over different",
                 "no block holds a row",
             ],
         );
@@ -244,18 +256,20 @@ mod tests {
                 "has dimensions that no tensor shares",
                 "no reduction",
                 "no reduction",
+                "no reduction",
                 "not both reductions",
             ],
         );
         check_refused(
             "fusion @f(%x: f32[?, ?]) {\n  %0 = sum %x axes(1) keepdim\n  %1 = div %x, %0\n  return %1\n}",
-            &[&[2, 1_000_000]],
+            &[&[2, 100_000_000]],
             code::TOO_LONG_ROW,
             [
                 "has reductions",
                 "has reductions",
                 "varies along the reduced dimensions after",
-                "a row of 1000000 elements",
+                "do not hold a row together",
+                "a row of 100000000 elements",
                 "not both reductions",
             ],
         );

@@ -45,7 +45,7 @@ pub(super) const HEURISTIC: Heuristic = Heuristic {
 };
 
 /// Elements of the longest row that a block holds, wherever it starts in memory.
-pub fn longest_row(device: &DeviceDesc) -> i64 {
+pub(super) fn longest_row(device: &DeviceDesc) -> i64 {
     MAX_PER_THREAD * i64::from(device.max_threads_per_block) - MAX_SHIFT
 }
 
@@ -377,7 +377,7 @@ pub(super) fn along_row(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) -
 }
 
 /// Whether a value of the row can be computed again by a later stage.
-fn is_repeatable(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) -> bool {
+pub(super) fn is_repeatable(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) -> bool {
     let data = &state.tensors[tv];
     data.io.is_none() && data.op.is_some() && !state.is_reduction(tv) && along_row(state, tv, reduced)
 }

@@ -5,7 +5,8 @@
 //! blocks. With several (broadcasts, strides, permutations) a *break point*
 //! divides them in two merged axes: the inner one is cut like the 1-D case, the
 //! outer one gives rows to the block and the grid, so that a tensor that is
-//! broadcast along the rows is read once for several rows.
+//! broadcast along the rows is read once for several rows. Where only a few tensors are
+//! broadcast, and the others are one run of memory each, the 1-D case serves better.
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
@@ -16,7 +17,8 @@ use super::tile::{
 };
 use crate::diag::Result;
 use crate::kernel::MAX_ACCESS_BYTES;
-use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
+use crate::num::UnaryOp;
+use crate::schedule::{AxisId, Compute, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 
 /// Grid dimensions y and z end here.
 const MAX_GRID_Y: i64 = 65_535;
@@ -26,6 +28,12 @@ const MOST_NARROW_STEPS: i64 = 2;
 
 /// Elements of an inner axis of which the last block, that is not full, is a small part.
 const FILLING: f64 = 8192.0;
+
+/// Elements of a row that blocks serve well.
+const LONG_ROW: i64 = 4096;
+
+/// Tensors that are broadcast to one run of memory, at most.
+const MOST_BROADCAST: usize = 2;
 
 /// Bytes of a run that is worth keeping together.
 const LEAST_RUN: f64 = 64.0;
@@ -107,7 +115,8 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let mut order: Vec<AxisId> = reference.map(|tensor| tensor.order.clone()).unwrap_or_default();
     order.extend(summary.structure.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
     let groups = collapse(summary, &order);
-    let split = break_point(summary, &groups, &extent);
+    let is_flat = is_flat(summary, &order) && !has_long_odd_rows(problem, scheduled, &order);
+    let split = if is_flat { 0 } else { break_point(summary, &groups, &extent) };
     let (outer, inner) = (groups[..split].concat(), groups[split..].concat());
     let inner_extent: i64 = inner.iter().map(|root| extent(*root)).fold(1, i64::saturating_mul);
     let rows: i64 = outer.iter().map(|root| extent(*root)).fold(1, i64::saturating_mul);
@@ -128,7 +137,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let last_alone = sectors.is_none()
         && vector > 1
         && last.is_some_and(|last| extent(last) % vector == 0)
-        && full.clone().any(|tensor| run_within(tensor, &inner) < inner.len());
+        && (is_flat || full.clone().any(|tensor| run_within(tensor, &inner) < inner.len()));
     // Rows of the largest tensors that start anywhere are shifted into place.
     let aligned = full.clone().all(|tensor| tensor.rows_aligned(vector, inner.len()));
     let align = match full.clone().next() {
@@ -181,6 +190,34 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
         last_alone,
         one_grid_axis: ceil_div(vectors, tile_x) > MAX_GRID_Y,
     }
+}
+
+/// Whether all tensors with all dimensions are one run of memory each, and few are broadcast: then rows do not matter, and
+/// what is broadcast is found by a division, which takes less than rows that start at odd places, or blocks that have
+/// parts of several.
+fn is_flat(summary: &Summary<'_>, order: &[AxisId]) -> bool {
+    let (whole, others): (Vec<&GlobalTensor>, Vec<&GlobalTensor>) = summary
+        .globals
+        .iter()
+        .filter(|tensor| tensor.elements > 1)
+        .partition(|tensor| tensor.order.len() == order.len());
+    let is_run =
+        |tensor: &&GlobalTensor| !tensor.is_part && tensor.order == order && tensor.dense.iter().all(|dense| *dense);
+    order.len() > 1 && !whole.is_empty() && whole.iter().all(is_run) && (1..=MOST_BROADCAST).contains(&others.len())
+}
+
+/// Whether rows are long and what finds each element of what is broadcast would take too much beside the rest: at odd
+/// places two tensors, or one beside functions of many instructions; and beside random numbers, wherever rows start.
+fn has_long_odd_rows(problem: &Problem<'_>, scheduled: &ScheduledFusion, order: &[AxisId]) -> bool {
+    use UnaryOp::{Abs, Neg, Relu};
+    let Some(row) = order.last().map(|last| problem.sizes.extent(scheduled, *last)) else { return false };
+    let ops = || scheduled.tensors.values().filter_map(|data| data.op.as_ref());
+    let is_random = ops().any(|op| matches!(op.compute, Compute::Random(_)));
+    let is_heavy = ops().any(|op| matches!(op.compute, Compute::Unary(op) if !matches!(op, Abs | Neg | Relu)));
+    let broadcast =
+        problem.summary.globals.iter().filter(|tensor| tensor.elements > 1 && tensor.order.len() < order.len());
+    let is_odd = row % vector_width(problem.summary, |tensor| tensor.order.len() == order.len()) != 0;
+    row >= LONG_ROW && (is_random || is_odd && (is_heavy || broadcast.count() > 1))
 }
 
 /// The result whose runs are written in parts of sectors by vectors of the given width, as long as these are narrow, if it has

@@ -164,6 +164,26 @@ template <shuffle_mode mode, class T> __device__ inline T shuffle_checked(T x, i
   const T other = shuffle<mode>(x, lane & 31);
   return (unsigned)lane < 32u ? other : x;
 }
+//@ team_sync :
+// Barrier of the blocks of a cooperative launch that differ in blockIdx.x alone, as grid_sync
+// with a counter for each such team, 32 bytes apart.
+__device__ inline void team_sync(unsigned* counters) {
+  __syncthreads();
+  if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
+    unsigned* const counter = counters + 8 * (blockIdx.z * gridDim.y + blockIdx.y);
+    const unsigned step = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u;
+    unsigned before;
+    unsigned now;
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(counter), "r"(step)
+                 : "memory");
+    do {
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+    } while (((before ^ now) & 0x80000000u) == 0);
+  }
+  __syncthreads();
+}
 //@ grid_sync :
 // Barrier of all blocks of a cooperative launch. The counter starts at zero and
 // its low bits return to zero each time, so it serves any number of barriers and

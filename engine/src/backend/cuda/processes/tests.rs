@@ -116,7 +116,7 @@ fn source(body: &str) -> CudaSource {
         entry: "k".into(),
         params: 1,
         dynamic_shared: 0,
-        grid_barrier: false,
+        barrier_bytes: 0,
         cooperative: false,
     }
 }

@@ -1,0 +1,509 @@
+//! Normalisations of rows that several blocks hold together: rows longer than one block holds, and columns, of which a
+//! block that took all would read too few neighbours at a time.
+//!
+//! All blocks of the grid run at once. As many as a row needs are a *team*; teams take rows, or strips of columns, in
+//! turn. Each block reduces what it holds, leaves the result in memory of the device, waits for all others, and combines
+//! what its team has left. So memory is read once, where several kernels would read it several times.
+//!
+//! What the threads hold lies in shared memory, of which several blocks have a part each: while some load, wait or
+//! store, others compute. Values are computed from there again by every stage that needs them, but for those that take
+//! many instructions. (On an H200 four blocks of 256 threads are a third faster than one whose next turn is on its way
+//! meanwhile, and as fast as if nobody waited for others.)
+
+use super::choose::{Heuristic, Params, Problem, Refusal};
+use super::coverage;
+use super::norm_inner::{along_row, is_cheap, is_repeatable, longest_row};
+use super::recompute::recompute;
+use super::residency::is_load;
+use super::summary::GlobalTensor;
+use super::tile::{
+    Caching, WARP, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, tuned, vector_width,
+};
+use crate::diag::{Diagnostic, Result};
+use crate::kernel::MAX_ACCESS_BYTES;
+use crate::num::UnaryOp;
+use crate::options::DeviceDesc;
+use crate::schedule::{AxisId, Compute, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
+
+/// Its row of the table.
+pub(super) const HEURISTIC: Heuristic = Heuristic {
+    name: "grid_persistent",
+    accepts: |problem, scheduled| {
+        let shape = shape_of(problem, scheduled)?;
+        match choose(problem, &shape) {
+            Some(_) => Ok(()),
+            None => Err(Refusal::Pattern("the blocks that run at once do not hold a row together".to_string())),
+        }
+    },
+    choose: |problem, scheduled| params(problem, scheduled).map(Params::GridPersistent),
+};
+
+/// Shared memory of a block that is left to what is not known here.
+const ROOM: i64 = 2 << 10;
+/// Threads of a block, blocks of a multiprocessor, and hundredths of the time that they take: the fewer blocks, the less
+/// is done while some wait.
+const BLOCKS: [(i64, i64, i64); 3] = [(256, 4, 100), (512, 2, 115), (1024, 1, 145)];
+/// Vectors that a thread holds.
+const MOST_BATCH: i64 = 32;
+/// Vectors of neighbouring columns that a block reads at least, where there are as many.
+const LEAST_LANES: i64 = 8;
+/// What a turn takes whatever it moves, and waiting for others in it, in bytes that a multiprocessor moves in the time.
+const TURN: i64 = 96 << 10;
+const WAIT: i64 = 128 << 10;
+/// More for each block of a team: they count themselves one by one.
+const WAIT_EACH: i64 = 1 << 10;
+/// Elements of the shortest columns and of the longest that are worth it: the more blocks a team has, the more each reads
+/// of what the others have left.
+const SHORTEST_ACROSS: i64 = 17;
+const LONGEST_ACROSS: i64 = 20 << 10;
+
+/// Elements of the longest row that the blocks of a device hold together, if there is one input of four bytes.
+pub fn longest_shared_row(device: &DeviceDesc) -> i64 {
+    i64::from(device.sm_count) * shared_of_block(device, 1) / 4
+}
+
+/// Shared memory of a block for what it holds.
+fn shared_of_block(device: &DeviceDesc, per_sm: i64) -> i64 {
+    i64::from(device.shared_per_block) / per_sm - ROOM
+}
+
+/// Whether blocks of a device hold columns of so many elements together, where so many bytes of neighbouring ones are one
+/// run of memory: what a program that is cut asks before it is known what else a kernel does.
+pub fn may_share_columns(device: &DeviceDesc, column: i64, run: i64) -> bool {
+    let held = longest_shared_row(device) * 4 / (LEAST_LANES * MAX_ACCESS_BYTES);
+    (SHORTEST_ACROSS..=held.min(LONGEST_ACROSS)).contains(&column) && run % MAX_ACCESS_BYTES == 0
+}
+
+/// The choices.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct GridParams {
+    /// The fastest dimensions, of which vectors are made; the others that stay, and that are reduced. Slowest first.
+    fast: Vec<AxisId>,
+    kept: Vec<AxisId>,
+    reduced: Vec<AxisId>,
+    /// Whether the fastest dimensions stay: then rows run across memory.
+    across: bool,
+    vector: i64,
+    /// Where rows start at odd places, the tensor to whose vectors they are shifted.
+    align: Option<TvId>,
+    exact_vector: bool,
+    way: Way,
+}
+
+/// Who holds what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Way {
+    /// Threads along vectors, and along rows that run across memory.
+    x: i64,
+    y: i64,
+    /// Vectors that a thread holds.
+    batch: i64,
+    /// Blocks of a team, and teams; blocks of a multiprocessor.
+    team: i64,
+    teams: i64,
+    per_sm: i64,
+}
+
+impl std::fmt::Display for GridParams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Way { x, y, batch, team, teams, per_sm } = self.way;
+        let across = if self.across { "across " } else { "" };
+        write!(
+            f,
+            "{across}vector {} batch {batch} threads {x}x{y} teams {teams} of {team} {per_sm} per_sm",
+            self.vector
+        )?;
+        f.write_str(if self.align.is_some() { " aligned" } else { "" })
+    }
+}
+
+/// What of the fusion's dimensions are rows.
+struct Shape {
+    fast: Vec<AxisId>,
+    kept: Vec<AxisId>,
+    reduced: Vec<AxisId>,
+    across: bool,
+    vector: i64,
+    align: Option<TvId>,
+    exact_vector: bool,
+    /// Vectors along the fastest dimensions, and elements along the others.
+    vectors: i64,
+    kept_extent: i64,
+    reduced_extent: i64,
+    /// Bytes of an element that are read, and that are moved.
+    read: i64,
+    moved: i64,
+    /// Bytes of a value of each reduction, once more of the first, whose exchange has two copies.
+    exchanged: i64,
+}
+
+/// Finds the rows; refused where the fusion does something else.
+fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape, Refusal> {
+    let &Problem { summary, sizes, .. } = problem;
+    coverage::check_plain(scheduled)?;
+    let refused = |what: &str| Err(Refusal::Pattern(what.to_string()));
+    if summary.structure.reduced.is_empty() {
+        return refused("the fusion has no reduction");
+    }
+    coverage::check(problem, scheduled)?;
+    if !summary.structure.persistent {
+        return refused("nothing varies along the reduced dimensions after the reduction");
+    }
+    let is_random =
+        |tv: TvId| scheduled.tensors[tv].op.as_ref().is_some_and(|op| matches!(op.compute, Compute::Random(_)));
+    if scheduled.tensors.ids().any(is_random) {
+        return refused("random numbers are drawn");
+    }
+    let roots = &summary.structure.roots;
+    let is_full = |tensor: &GlobalTensor| roots.iter().all(|root| tensor.order.contains(root));
+    let Some(largest) = summary.largest(is_full) else {
+        return refused("no tensor in memory has all dimensions");
+    };
+    let is_reduced = |root: &AxisId| summary.structure.reduced.contains(root);
+    let order = largest.order.clone();
+    let across = order.last().is_some_and(|last| !is_reduced(last));
+    let slow = order.iter().rposition(|root| is_reduced(root) == across).map_or(0, |at| at + 1);
+    let (slow, fast) = order.split_at(slow);
+    let (reduced, kept): (Vec<AxisId>, Vec<AxisId>) = slow.iter().copied().partition(is_reduced);
+    if collapse(summary, fast).len() != 1 {
+        return refused("neither rows nor columns are one run of memory");
+    }
+    let product =
+        |roots: &[AxisId]| roots.iter().fold(1i64, |n, root| n.saturating_mul(sizes.extent(scheduled, *root)));
+    let row = product(&reduced).saturating_mul(if across { 1 } else { product(fast) });
+    let shortest = tuned(problem.cx.options, "grid_persistent.row", longest_row(problem.cx.device) + 1);
+    if row < if across { SHORTEST_ACROSS } else { shortest } {
+        return refused("a block holds a row, or reads one column beside others");
+    }
+    if across && row > LONGEST_ACROSS {
+        return refused("columns are too long");
+    }
+    let last = fast.last().copied();
+    let runs = |tensor: &GlobalTensor| last.is_some_and(|last| tensor.is_innermost(last));
+    let full: Vec<&GlobalTensor> = summary.globals.iter().filter(|tensor| is_full(tensor)).collect();
+    if !full.iter().all(|tensor| runs(tensor)) {
+        return refused("tensors run along different dimensions");
+    }
+    let vector = vector_width(summary, runs);
+    let widest = |tensor: &GlobalTensor| vector.min(MAX_ACCESS_BYTES / tensor.bytes);
+    let aligned = full.iter().all(|tensor| tensor.rows_aligned(widest(tensor), fast.len()));
+    let length = product(fast);
+    if across && !(aligned && divides(vector, length)) {
+        return refused("columns start at odd places");
+    }
+    let align = (!aligned && !across && vector > 1 && fast.len() == 1).then_some(largest.tv);
+    let padded = length + if align.is_some() { vector - 1 } else { 0 };
+    let exact_vector = align.is_none() && divides(vector, length);
+    let is_reduction = |tv: &TvId| scheduled.is_reduction(*tv);
+    let reductions =
+        || scheduled.tensors.ids().filter(is_reduction).map(|tv| scheduled.tensors[tv].dtype.bytes() as i64);
+    let inputs = || full.iter().filter(|tensor| !tensor.is_output);
+    Ok(Shape {
+        kept_extent: product(&kept),
+        reduced_extent: product(&reduced),
+        vectors: ceil_div(padded, vector).max(1),
+        read: inputs().map(|tensor| tensor.bytes).sum(),
+        moved: full.iter().map(|tensor| tensor.bytes).sum(),
+        exchanged: reductions().sum::<i64>() + reductions().max().unwrap_or(0),
+        fast: fast.to_vec(),
+        kept,
+        reduced,
+        across,
+        vector,
+        align,
+        exact_vector,
+    })
+}
+
+/// The way that takes the least time by the model, if blocks hold a row together.
+fn choose(problem: &Problem<'_>, shape: &Shape) -> Option<Way> {
+    let Shape { across, vectors, .. } = *shape;
+    let narrowest = |x: i64| !across || x >= LEAST_LANES || x >= vectors;
+    let tiles = BLOCKS.into_iter().flat_map(|(threads, per_sm, slow)| {
+        let lanes: &[i64] = if across { &[4, 8, 16, 32] } else { &[threads] };
+        lanes.iter().filter(|x| narrowest(**x)).map(move |x| (*x, threads / x, per_sm, slow)).collect::<Vec<_>>()
+    });
+    let device = problem.cx.device;
+    let mut ways: Vec<(i64, Way)> = tiles.flat_map(|tile| ways_of(device, shape, tile)).collect();
+    ways.sort_by_key(|(cost, _)| *cost);
+    let place = problem.cx.options.tuning.get("grid_persistent.choice").copied().unwrap_or(0);
+    let place = usize::try_from(place).unwrap_or(0).min(ways.len().saturating_sub(1));
+    ways.into_iter().nth(place).map(|(_, way)| way)
+}
+
+/// The ways with so many threads, for each number of blocks of a team the one that holds the least, and what each costs:
+/// bytes that a multiprocessor moves.
+fn ways_of(device: &DeviceDesc, shape: &Shape, (x, y, per_sm, slow): (i64, i64, i64, i64)) -> Vec<(i64, Way)> {
+    let Shape { across, vectors, kept_extent, reduced_extent, vector, read, .. } = *shape;
+    let (blocks, threads) = (i64::from(device.sm_count) * per_sm, x * y);
+    // Values that threads exchange: rows of one warp are combined in registers.
+    let exchanged = if across { x * vector * (y * x.min(WARP) / WARP) } else { threads / WARP };
+    let room = shared_of_block(device, per_sm) - shape.exchanged * exchanged;
+    let most = (room / (threads * vector * read.max(1))).min(MOST_BATCH);
+    // What a team shares, and what teams take in turn.
+    let strips = ceil_div(vectors, x);
+    let (shared, turns) = match across {
+        true => (ceil_div(reduced_extent, y), kept_extent.saturating_mul(strips)),
+        false => (reduced_extent.saturating_mul(strips), kept_extent),
+    };
+    // What each block reads of each other one, from the second-level cache.
+    let left = shape.exchanged * if across { x * vector } else { threads / WARP } / 2;
+    // One block holds a row better in registers.
+    let fewest = if across { 1 } else { 2 };
+    let mut ways = Vec::new();
+    for team in fewest..=blocks {
+        let batch = ceil_div(shared, team);
+        // Fewer blocks serve as well.
+        let is_least = team == 1 || ceil_div(shared, team - 1) > batch;
+        if batch > most || !is_least {
+            continue;
+        }
+        let teams = (blocks / team).min(turns);
+        let held = batch * threads * vector * shape.moved;
+        let (of_block, of_turn) =
+            if team > 1 { (held + team * left, TURN + WAIT + team * WAIT_EACH) } else { (held, TURN) };
+        let active = ceil_div(team * teams, i64::from(device.sm_count));
+        let cost = ceil_div(turns, teams).saturating_mul(active * of_block + of_turn) / 100 * slow;
+        ways.push((cost, Way { x, y, batch, team, teams, per_sm }));
+    }
+    ways
+}
+
+/// Chooses for the given sizes.
+fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<GridParams> {
+    let refused = || Diagnostic::bug("rows that were accepted, and no way to hold them");
+    let shape = shape_of(problem, scheduled).map_err(|_| refused())?;
+    let way = choose(problem, &shape).ok_or_else(refused)?;
+    let Shape { fast, kept, reduced, across, vector, align, exact_vector, .. } = shape;
+    Ok(GridParams { fast, kept, reduced, across, vector, align, exact_vector, way })
+}
+
+impl GridParams {
+    /// All dimensions that are reduced.
+    fn row(&self) -> Vec<AxisId> {
+        if self.across { self.reduced.clone() } else { [&self.reduced[..], &self.fast].concat() }
+    }
+
+    /// Whether a tensor has elements along all dimensions.
+    fn is_full(&self, state: &ScheduledFusion, tv: TvId) -> bool {
+        let all = || self.kept.iter().chain(&self.reduced).chain(&self.fast);
+        all().all(|axis| state.tensors[tv].indexed().any(|own| own == *axis))
+    }
+}
+
+/// The axes that a thread runs over.
+struct Loops {
+    /// All, outer to inner.
+    order: Vec<AxisId>,
+    turn: Option<AxisId>,
+    batch: AxisId,
+    lane: AxisId,
+}
+
+/// Applies the choices.
+pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &GridParams) -> Result<()> {
+    cache_inputs(builder, caching)?;
+    stage_rows(builder, params)?;
+    let row = params.row();
+    recompute(builder, |state, tv| {
+        let is_local = state.tensors[tv].memory == Memory::Local;
+        is_local && (is_cheap(state, tv, &row) || is_light(state, tv, &row))
+    })?;
+    let loops = split(builder, params)?;
+    let reductions: Vec<TvId> = builder.state().tensors.ids().filter(|tv| builder.state().is_reduction(*tv)).collect();
+    for tv in reductions {
+        builder.rfactor(tv, &[loops.batch])?;
+        if !params.across {
+            builder.rfactor(tv, &[loops.lane])?;
+        }
+    }
+    builder.propagate(&loops.order)?;
+    if let Some(turn) = loops.turn {
+        recompute_in_turn(builder, &row, turn)?;
+    }
+    builder.min_blocks(params.way.per_sm as u32)?;
+    let keep = positions(builder, params, &loops);
+    builder.inline_most(&keep)
+}
+
+/// Leaves what differs from turn to turn in shared memory.
+fn stage_rows(builder: &mut ScheduleBuilder, params: &GridParams) -> Result<()> {
+    let state = builder.state();
+    let is_row = |tv: &TvId| is_load(state, *tv) && params.is_full(state, *tv);
+    let loads: Vec<TvId> = state.tensors.ids().filter(is_row).collect();
+    for load in loads {
+        let staged = builder.cache_after(load)?;
+        builder.set_memory(staged, Memory::Shared)?;
+        builder.cache_after(staged)?;
+    }
+    Ok(())
+}
+
+/// Whether a value is computed again by every stage, as it takes few instructions.
+fn is_light(state: &ScheduledFusion, tv: TvId, row: &[AxisId]) -> bool {
+    use UnaryOp::{Exp, Exp2, Reciprocal, Rsqrt, Sigmoid, Silu, Sqrt};
+    let Some(op) = &state.tensors[tv].op else { return false };
+    let is_light = match op.compute {
+        Compute::Unary(op) => matches!(op, Exp | Exp2 | Reciprocal | Sqrt | Rsqrt | Sigmoid | Silu),
+        Compute::Binary(_) => true,
+        _ => false,
+    };
+    is_light && is_repeatable(state, tv, row)
+}
+
+fn split(builder: &mut ScheduleBuilder, params: &GridParams) -> Result<Loops> {
+    let Way { x, y, batch, team, teams, .. } = params.way;
+    let Some(fast) = merge_all(builder, &params.fast)? else {
+        return Err(Diagnostic::bug("a normalisation without a dimension that vectors are made of"));
+    };
+    let (kept, reduced) = (merge_all(builder, &params.kept)?, merge_all(builder, &params.reduced)?);
+    let fast = match params.align {
+        Some(reference) => builder.align(fast, params.vector, reference, None)?,
+        None => fast,
+    };
+    let (vectors, lane) = builder.split(fast, params.vector, params.exact_vector)?;
+    let mut order = Vec::new();
+    let (strips, thread) = builder.split(vectors, x, false)?;
+    builder.parallelize(thread, ParallelType::Tidx)?;
+    let beside = |builder: &mut ScheduleBuilder, slow: Option<AxisId>| match slow {
+        Some(slow) => builder.merge(slow, strips),
+        None => Ok(strips),
+    };
+    // What a team shares, and what teams take in turn.
+    let (shared, turns) = match (params.across, reduced) {
+        (true, Some(reduced)) => {
+            let (shared, row) = match team {
+                1 => builder.split_cover(reduced, batch, y, false)?,
+                _ => builder.split(reduced, y, false)?,
+            };
+            builder.parallelize(row, ParallelType::Tidy)?;
+            order.push(row);
+            (shared, Some(beside(builder, kept)?))
+        }
+        (true, None) => return Err(Diagnostic::bug("a normalisation without a reduced axis")),
+        (false, reduced) => (beside(builder, reduced)?, kept),
+    };
+    order.push(thread);
+    let (member, batch) = match team {
+        1 => (None, shared),
+        _ => builder.split(shared, batch, false).map(|(member, batch)| (Some(member), batch))?,
+    };
+    let mut turn = None;
+    if let Some(turns) = turns {
+        let (outer, group) = builder.split(turns, teams, false)?;
+        builder.parallelize(group, ParallelType::Bidy)?;
+        order.insert(0, group);
+        turn = Some(outer);
+    }
+    if let Some(member) = member {
+        builder.parallelize(member, ParallelType::Bidx)?;
+        order.insert(0, member);
+    }
+    builder.parallelize(batch, ParallelType::Unroll)?;
+    builder.parallelize(lane, ParallelType::Vectorize)?;
+    order.extend(turn);
+    order.extend([batch, lane]);
+    Ok(Loops { order, turn, batch, lane })
+}
+
+/// What does not change from turn to turn, but would be held by each thread, is computed in each.
+fn recompute_in_turn(builder: &mut ScheduleBuilder, row: &[AxisId], turn: AxisId) -> Result<()> {
+    // No step below changes who reads what.
+    let consumers = builder.state().all_consumers();
+    for tv in builder.state().topological().into_iter().rev() {
+        let state = builder.state();
+        let users = &consumers[tv];
+        let in_turn = |user: &TvId| state.tensors[*user].has_loop(turn);
+        let local = state.tensors[tv].memory == Memory::Local && state.tensors[tv].op.is_some();
+        let is_long = along_row(state, tv, row) && !state.is_reduction(tv);
+        if local && is_long && !users.is_empty() && users.iter().all(in_turn) && !in_turn(&tv) {
+            builder.recompute_in(tv, turn)?;
+        }
+    }
+    Ok(())
+}
+
+/// How deep values are computed at most: what goes to shared memory outside of the loop over a thread's vectors, so that
+/// all of it is on its way at once; what else is loaded, what is read from there and what is stored outside of that over
+/// a vector.
+fn positions(builder: &ScheduleBuilder, params: &GridParams, loops: &Loops) -> Vec<(TvId, usize)> {
+    let state = builder.state();
+    let before = |tv: TvId, axis: AxisId| {
+        let loops = &state.tensors[tv].loops;
+        loops.iter().position(|own| own.axis == axis).unwrap_or(loops.len())
+    };
+    let mut keep = Vec::new();
+    for tv in state.tensors.ids().filter(|tv| state.tensors[*tv].memory != Memory::Global) {
+        let from_memory = state.producers(tv).iter().any(|from| state.tensors[*from].memory != Memory::Local);
+        let is_staged = state.tensors[tv].memory == Memory::Shared;
+        if is_staged || is_load(state, tv) && params.is_full(state, tv) {
+            keep.push((tv, before(tv, loops.batch).min(before(tv, loops.lane))));
+        } else if from_memory {
+            keep.push((tv, before(tv, loops.lane)));
+        }
+    }
+    keep.extend(keep_for_stores(builder, loops.lane));
+    keep
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Planned, Sizes, Unscheduled, decide, schedule};
+    use crate::diag::Result;
+    use crate::fusion::bind;
+    use crate::num::DType;
+    use crate::options::{CompileCx, DeviceDesc, NoTrace, Options};
+    use crate::schedule::{ArgClass, scheduled_fusion};
+    use crate::tensor::{ArgMeta, TensorMeta};
+    use crate::text;
+
+    /// What a normalisation over some axes of a dense tensor is scheduled as.
+    fn planned(axes: &str, sizes: &[i64]) -> Result<Planned> {
+        let dims = vec!["?"; sizes.len()].join(", ");
+        let body = format!("%0 = cast %x f32\n%1 = max %0 axes({axes}) keepdim\n%2 = sub %0, %1\nreturn %2");
+        let fusion = text::parse_one(&format!("fusion @f(%x: bf16[{dims}]) {{\n{body}\n}}")).expect("it reads");
+        let args = [ArgMeta::Tensor(TensorMeta::contiguous(DType::BF16, sizes))];
+        let bindings = bind(&fusion, &args).expect("it binds");
+        let (device, options) = (DeviceDesc::h200(), Options::default());
+        let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
+        let sizes = Sizes::new(&fusion, &bindings);
+        let class = ArgClass::new(&fusion, &args, &[16], sizes.elements(), &options);
+        let unscheduled = Unscheduled::new(scheduled_fusion(&fusion)?)?;
+        schedule(&unscheduled, &decide(&cx, &unscheduled, &class, &sizes)?)
+    }
+
+    fn check(axes: &str, sizes: &[i64], params: &str) {
+        let planned = planned(axes, sizes).unwrap_or_else(|error| panic!("{sizes:?}\n{error:#?}"));
+        assert_eq!(
+            (planned.scheduler, planned.params_text.as_str()),
+            ("grid_persistent", params),
+            "{axes} of {sizes:?}"
+        );
+    }
+
+    #[test]
+    fn teams_hold_long_rows() {
+        check("1", &[1000, 70_000], "vector 4 batch 23 threads 256x1 teams 176 of 3 4 per_sm");
+        check("1", &[100, 500_001], "vector 4 batch 24 threads 256x1 teams 25 of 21 4 per_sm aligned");
+        check("0", &[4_000_000], "vector 4 batch 15 threads 512x1 teams 1 of 131 2 per_sm");
+        // Those of several images, channel by channel.
+        check("0, 2", &[64, 256, 3136], "vector 4 batch 26 threads 256x1 teams 52 of 10 4 per_sm");
+    }
+
+    #[test]
+    fn blocks_hold_columns_beside_each_other() {
+        check("0", &[512, 131_072], "across vector 4 batch 16 threads 8x32 teams 528 of 1 4 per_sm");
+        check("0", &[16_384, 4096], "across vector 4 batch 26 threads 8x32 teams 26 of 20 4 per_sm");
+        check("1", &[64, 3136, 256], "across vector 4 batch 25 threads 8x32 teams 132 of 4 4 per_sm");
+        // A few columns of a small tensor are one block's.
+        check("0", &[700, 24], "across vector 4 batch 22 threads 8x32 teams 1 of 1 4 per_sm");
+    }
+
+    #[test]
+    fn what_a_block_holds_alone_is_not_shared() {
+        for (axes, sizes) in [("1", [1000, 65_000]), ("0", [16, 4096]), ("0", [100, 9]), ("0", [30_000, 64])] {
+            let scheduler = planned(axes, &sizes).expect("it is scheduled").scheduler;
+            assert_eq!(scheduler, "inner_persistent", "{axes} of {sizes:?}");
+        }
+    }
+}
