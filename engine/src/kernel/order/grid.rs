@@ -174,7 +174,7 @@ impl Grid {
         name: &dyn Fn(&Access) -> String,
     ) {
         let mut undecided = false;
-        let team = |access: &Access| access.block / launch.grid[0].max(1) as u32;
+        let team = |access: &Access| access.block / launch.grid[0].max(1);
         let meet = |x: &Access, y: &Access| x.epoch != y.epoch && (!self.in_teams || team(x) == team(y));
         for x in group.iter().filter(|x| x.kind != Kind::Read) {
             for y in group.iter().filter(|y| y.block != x.block && y.kind.conflicts(x.kind)) {
