@@ -7,7 +7,7 @@ use crate::fusion::ops::Form;
 use crate::fusion::{Bindings, Fusion, Op, OpId, OpKind, Operand, TensorId};
 use crate::options::DeviceDesc;
 use crate::products::find_activation;
-use crate::schedule::heuristic::{longest_shared_row, may_add_columns, may_share_columns};
+use crate::schedule::heuristic::{longest_row, longest_shared_row, may_add_columns, may_share_columns};
 use crate::schedule::widens;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::SecondaryMap;
@@ -69,7 +69,12 @@ impl<'a> OpFacts<'a> {
                 has_rows_across |= across;
                 let is_held = match run {
                     Some(run) => may_share_columns(device, row, run),
-                    None => row <= longest_shared_row(device),
+                    None => {
+                        let sizes = bindings.sizes(fusion, *input);
+                        let last = sizes.iter().rposition(|size| *size > 1);
+                        let is_along = last.is_some_and(|last| axes.contains(&(last as u32)));
+                        row <= if is_along { longest_shared_row(device) } else { longest_row(device) }
+                    }
                 };
                 long_rows.set(id, !is_held);
                 let all = bindings.sizes(fusion, *input).into_iter().fold(1i64, i64::saturating_mul);

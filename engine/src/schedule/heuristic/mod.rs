@@ -37,6 +37,7 @@ mod tuning;
 pub use choose::{Decision, Planned, decide, schedule};
 pub use grid_persistent::{longest_shared_row, may_share_columns};
 pub use inner_outer::may_add_columns;
+pub use norm_inner::longest_row;
 pub use sizes::Sizes;
 pub use structure::Unscheduled;
 pub use tuning::{SETTINGS, Setting};

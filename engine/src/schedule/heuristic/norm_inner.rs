@@ -45,7 +45,7 @@ pub(super) const HEURISTIC: Heuristic = Heuristic {
 };
 
 /// Elements of the longest row that a block holds, wherever it starts in memory.
-pub(super) fn longest_row(device: &DeviceDesc) -> i64 {
+pub fn longest_row(device: &DeviceDesc) -> i64 {
     MAX_PER_THREAD * i64::from(device.max_threads_per_block) - MAX_SHIFT
 }
 
