@@ -61,7 +61,7 @@ fn check_planted(case: &str, plant: impl Fn(&Place), counter: &str) {
 #[test]
 fn an_input_by_columns_is_dearer() {
     let columns = CaseFile { size: "64, 3000] strides [1, 64", ..ROWS };
-    check_planted("rows", |place| place.case("rows", columns), "bank_conflicts");
+    check_planted("rows", |place| place.case("rows", columns), "store_sectors");
 }
 
 /// Elements that begin in the middle of a vector of four are read by fewer at a time.

@@ -2,8 +2,8 @@
 //! block that took all would read too few neighbours at a time.
 //!
 //! All blocks of the grid run at once. As many as a row needs are a *team*; teams take rows, or strips of columns, in
-//! turn. Each block reduces what it holds, leaves the result in memory of the device, waits for all others, and combines
-//! what its team has left. So memory is read once, where several kernels would read it several times.
+//! turn. Each block reduces what it holds, leaves the result in memory of the device, waits for its team, and combines
+//! what all of that have left. So memory is read once, where several kernels would read it several times.
 //!
 //! What the threads hold lies in shared memory, of which several blocks have a part each: while some load, wait or
 //! store, others compute. Values are computed from there again by every stage that needs them, but for those that take
@@ -42,7 +42,8 @@ pub(super) const HEURISTIC: Heuristic = Heuristic {
 const ROOM: i64 = 2 << 10;
 /// Threads of a block, blocks of a multiprocessor, and hundredths of the time that they take: the fewer blocks, the less
 /// is done while some wait.
-const BLOCKS: [(i64, i64, i64); 3] = [(256, 4, 100), (512, 2, 115), (1024, 1, 145)];
+const BLOCKS: [(i64, i64, i64); 3] = [(256, 4, 100), (512, 2, 115), (1024, 1, SLOWEST)];
+const SLOWEST: i64 = 145;
 /// Vectors that a thread holds.
 const MOST_BATCH: i64 = 32;
 /// Vectors of neighbouring columns that a block reads at least, where there are as many.
@@ -258,12 +259,13 @@ fn ways_of(device: &DeviceDesc, shape: &Shape, (x, y, per_sm, slow): (i64, i64, 
         if batch > most || !is_least {
             continue;
         }
-        let teams = (blocks / team).min(turns);
+        // Of no rows there is nothing to take.
+        let teams = (blocks / team).min(turns).max(1);
         let held = batch * threads * vector * shape.moved;
         let (of_block, of_turn) =
             if team > 1 { (held + team * left, TURN + WAIT + team * WAIT_EACH) } else { (held, TURN) };
         let active = ceil_div(team * teams, i64::from(device.sm_count));
-        let cost = ceil_div(turns, teams).saturating_mul(active * of_block + of_turn) / 100 * slow;
+        let cost = ceil_div(turns, teams).saturating_mul(active * of_block + of_turn) / SLOWEST * slow;
         ways.push((cost, Way { x, y, batch, team, teams, per_sm }));
     }
     ways
@@ -495,6 +497,8 @@ mod tests {
         check("0", &[512, 131_072], "across vector 4 batch 16 threads 8x32 teams 528 of 1 4 per_sm");
         check("0", &[16_384, 4096], "across vector 4 batch 26 threads 8x32 teams 26 of 20 4 per_sm");
         check("1", &[64, 3136, 256], "across vector 4 batch 25 threads 8x32 teams 132 of 4 4 per_sm");
+        // Nothing at all.
+        check("1", &[0, 3136, 256], "across vector 4 batch 25 threads 8x32 teams 1 of 4 4 per_sm");
         // A few columns of a small tensor are one block's.
         check("0", &[700, 24], "across vector 4 batch 22 threads 8x32 teams 1 of 1 4 per_sm");
     }
