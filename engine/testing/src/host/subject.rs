@@ -39,7 +39,7 @@ impl Needs {
             match &stmt.kind {
                 StmtKind::Shuffle { .. } | StmtKind::Sync(Scope::Warp) => self.shuffle = true,
                 StmtKind::Sync(Scope::Block) | StmtKind::WaitGroup { .. } => self.shared = true,
-                StmtKind::Sync(Scope::Grid) => self.barrier = true,
+                StmtKind::Sync(Scope::Team | Scope::Grid) => self.barrier = true,
                 StmtKind::Atomic { .. } | StmtKind::Fence(_) => self.grid = true,
                 StmtKind::For { body, .. } => self.walk(body),
                 StmtKind::If { then, otherwise, .. } => {
