@@ -11,6 +11,7 @@
 use super::facts::reductions_take;
 use crate::axes::axis_pairs;
 use crate::fusion::{AxisKind, Bindings, Fusion, OpId, OpKind, Operand, TensorId};
+use crate::kernel::gcd;
 use crate::tensor::TensorMeta;
 use std::collections::BTreeSet;
 
@@ -56,7 +57,7 @@ pub(super) fn run_across<'a>(
     while let Some((tensor, axes)) = stack.pop() {
         match seen_from(fusion, bindings, lies, tensor, &axes, &reduced) {
             Some(Lies::Along) => return None,
-            Some(Lies::Across(run)) => across = Some(across.map_or(run, |other| common(run, other))),
+            Some(Lies::Across(run)) => across = Some(across.map_or(run, |other| gcd(run, other))),
             None => {}
         }
         // What is in memory is not looked behind.
@@ -84,11 +85,6 @@ pub(super) fn has_large_rows(fusion: &Fusion, bindings: &Bindings) -> bool {
         (OpKind::Reduce { .. }, Some(&Operand::Tensor(operand))) => bytes(fusion, bindings, operand) >= LARGE,
         _ => false,
     })
-}
-
-/// The greatest common divisor.
-fn common(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { common(b, a % b) }
 }
 
 /// Bytes of the elements of a tensor.

@@ -13,7 +13,7 @@
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
 use super::norm_inner::{along_row, is_cheap, is_repeatable, longest_row};
-use super::recompute::recompute;
+use super::recompute::{recompute, recompute_in_loop};
 use super::residency::is_load;
 use super::summary::GlobalTensor;
 use super::tile::{
@@ -75,9 +75,9 @@ pub fn may_share_columns(device: &DeviceDesc, column: i64, run: i64) -> bool {
     (SHORTEST_ACROSS..=held.min(LONGEST_ACROSS)).contains(&column) && run % MAX_ACCESS_BYTES == 0
 }
 
-/// The choices.
+/// What of the fusion's dimensions are rows, and how vectors lie on them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct GridParams {
+struct Rows {
     /// The fastest dimensions, of which vectors are made; the others that stay, and that are reduced. Slowest first.
     fast: Vec<AxisId>,
     kept: Vec<AxisId>,
@@ -88,6 +88,12 @@ pub(super) struct GridParams {
     /// Where rows start at odd places, the tensor to whose vectors they are shifted.
     align: Option<TvId>,
     exact_vector: bool,
+}
+
+/// The choices.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct GridParams {
+    rows: Rows,
     way: Way,
 }
 
@@ -108,25 +114,16 @@ struct Way {
 impl std::fmt::Display for GridParams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Way { x, y, batch, team, teams, per_sm } = self.way;
-        let across = if self.across { "across " } else { "" };
-        write!(
-            f,
-            "{across}vector {} batch {batch} threads {x}x{y} teams {teams} of {team} {per_sm} per_sm",
-            self.vector
-        )?;
-        f.write_str(if self.align.is_some() { " aligned" } else { "" })
+        let Rows { vector, align, .. } = self.rows;
+        let across = if self.rows.across { "across " } else { "" };
+        write!(f, "{across}vector {vector} batch {batch} threads {x}x{y} teams {teams} of {team} {per_sm} per_sm")?;
+        f.write_str(if align.is_some() { " aligned" } else { "" })
     }
 }
 
-/// What of the fusion's dimensions are rows.
+/// The rows of given sizes.
 struct Shape {
-    fast: Vec<AxisId>,
-    kept: Vec<AxisId>,
-    reduced: Vec<AxisId>,
-    across: bool,
-    vector: i64,
-    align: Option<TvId>,
-    exact_vector: bool,
+    rows: Rows,
     /// Vectors along the fastest dimensions, and elements along the others.
     vectors: i64,
     kept_extent: i64,
@@ -206,19 +203,13 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
         read: inputs().map(|tensor| tensor.bytes).sum(),
         moved: full.iter().map(|tensor| tensor.bytes).sum(),
         exchanged: reductions().sum::<i64>() + reductions().max().unwrap_or(0),
-        fast: fast.to_vec(),
-        kept,
-        reduced,
-        across,
-        vector,
-        align,
-        exact_vector,
+        rows: Rows { fast: fast.to_vec(), kept, reduced, across, vector, align, exact_vector },
     })
 }
 
 /// The way that takes the least time by the model, if blocks hold a row together.
 fn choose(problem: &Problem<'_>, shape: &Shape) -> Option<Way> {
-    let Shape { across, vectors, .. } = *shape;
+    let (across, vectors) = (shape.rows.across, shape.vectors);
     let narrowest = |x: i64| !across || x >= LEAST_LANES || x >= vectors;
     let tiles = BLOCKS.into_iter().flat_map(|(threads, per_sm, slow)| {
         let lanes: &[i64] = if across { &[4, 8, 16, 32] } else { &[threads] };
@@ -232,10 +223,11 @@ fn choose(problem: &Problem<'_>, shape: &Shape) -> Option<Way> {
     ways.into_iter().nth(place).map(|(_, way)| way)
 }
 
-/// The ways with so many threads, for each number of blocks of a team the one that holds the least, and what each costs:
-/// bytes that a multiprocessor moves.
+/// The ways with so many threads, for each number of vectors that a thread may hold that of the smallest team, and what each
+/// costs: bytes that a multiprocessor moves.
 fn ways_of(device: &DeviceDesc, shape: &Shape, (x, y, per_sm, slow): (i64, i64, i64, i64)) -> Vec<(i64, Way)> {
-    let Shape { across, vectors, kept_extent, reduced_extent, vector, read, .. } = *shape;
+    let Shape { vectors, kept_extent, reduced_extent, read, .. } = *shape;
+    let Rows { across, vector, .. } = shape.rows;
     let (blocks, threads) = (i64::from(device.sm_count) * per_sm, x * y);
     // Values that threads exchange: rows of one warp are combined in registers.
     let exchanged = if across { x * vector * (y * x.min(WARP) / WARP) } else { threads / WARP };
@@ -252,13 +244,13 @@ fn ways_of(device: &DeviceDesc, shape: &Shape, (x, y, per_sm, slow): (i64, i64, 
     // One block holds a row better in registers.
     let fewest = if across { 1 } else { 2 };
     let mut ways = Vec::new();
-    for team in fewest..=blocks {
-        let batch = ceil_div(shared, team);
-        // Fewer blocks serve as well.
-        let is_least = team == 1 || ceil_div(shared, team - 1) > batch;
-        if batch > most || !is_least {
+    for limit in (1..=most).rev() {
+        let team = ceil_div(shared, limit);
+        let is_known = ways.last().is_some_and(|(_, way): &(i64, Way)| way.team == team);
+        if !(fewest..=blocks).contains(&team) || is_known {
             continue;
         }
+        let batch = ceil_div(shared, team);
         // Of no rows there is nothing to take.
         let teams = (blocks / team).min(turns).max(1);
         let held = batch * threads * vector * shape.moved;
@@ -276,13 +268,12 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<GridPara
     let refused = || Diagnostic::bug("rows that were accepted, and no way to hold them");
     let shape = shape_of(problem, scheduled).map_err(|_| refused())?;
     let way = choose(problem, &shape).ok_or_else(refused)?;
-    let Shape { fast, kept, reduced, across, vector, align, exact_vector, .. } = shape;
-    Ok(GridParams { fast, kept, reduced, across, vector, align, exact_vector, way })
+    Ok(GridParams { rows: shape.rows, way })
 }
 
-impl GridParams {
+impl Rows {
     /// All dimensions that are reduced.
-    fn row(&self) -> Vec<AxisId> {
+    fn all_reduced(&self) -> Vec<AxisId> {
         if self.across { self.reduced.clone() } else { [&self.reduced[..], &self.fast].concat() }
     }
 
@@ -306,7 +297,7 @@ struct Loops {
 pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &GridParams) -> Result<()> {
     cache_inputs(builder, caching)?;
     stage_rows(builder, params)?;
-    let row = params.row();
+    let row = params.rows.all_reduced();
     recompute(builder, |state, tv| {
         let is_local = state.tensors[tv].memory == Memory::Local;
         is_local && (is_cheap(state, tv, &row) || is_light(state, tv, &row))
@@ -315,13 +306,17 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Gr
     let reductions: Vec<TvId> = builder.state().tensors.ids().filter(|tv| builder.state().is_reduction(*tv)).collect();
     for tv in reductions {
         builder.rfactor(tv, &[loops.batch])?;
-        if !params.across {
+        if !params.rows.across {
             builder.rfactor(tv, &[loops.lane])?;
         }
     }
     builder.propagate(&loops.order)?;
     if let Some(turn) = loops.turn {
-        recompute_in_turn(builder, &row, turn)?;
+        // What does not change from turn to turn would be held by each thread.
+        recompute_in_loop(builder, turn, |state, tv| {
+            let is_value = state.tensors[tv].memory == Memory::Local && state.tensors[tv].op.is_some();
+            is_value && along_row(state, tv, &row) && !state.is_reduction(tv)
+        })?;
     }
     builder.min_blocks(params.way.per_sm as u32)?;
     let keep = positions(builder, params, &loops);
@@ -331,7 +326,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Gr
 /// Leaves what differs from turn to turn in shared memory.
 fn stage_rows(builder: &mut ScheduleBuilder, params: &GridParams) -> Result<()> {
     let state = builder.state();
-    let is_row = |tv: &TvId| is_load(state, *tv) && params.is_full(state, *tv);
+    let is_row = |tv: &TvId| is_load(state, *tv) && params.rows.is_full(state, *tv);
     let loads: Vec<TvId> = state.tensors.ids().filter(is_row).collect();
     for load in loads {
         let staged = builder.cache_after(load)?;
@@ -355,15 +350,16 @@ fn is_light(state: &ScheduledFusion, tv: TvId, row: &[AxisId]) -> bool {
 
 fn split(builder: &mut ScheduleBuilder, params: &GridParams) -> Result<Loops> {
     let Way { x, y, batch, team, teams, .. } = params.way;
-    let Some(fast) = merge_all(builder, &params.fast)? else {
+    let rows = &params.rows;
+    let Some(fast) = merge_all(builder, &rows.fast)? else {
         return Err(Diagnostic::bug("a normalisation without a dimension that vectors are made of"));
     };
-    let (kept, reduced) = (merge_all(builder, &params.kept)?, merge_all(builder, &params.reduced)?);
-    let fast = match params.align {
-        Some(reference) => builder.align(fast, params.vector, reference, None)?,
+    let (kept, reduced) = (merge_all(builder, &rows.kept)?, merge_all(builder, &rows.reduced)?);
+    let fast = match rows.align {
+        Some(reference) => builder.align(fast, rows.vector, reference, None)?,
         None => fast,
     };
-    let (vectors, lane) = builder.split(fast, params.vector, params.exact_vector)?;
+    let (vectors, lane) = builder.split(fast, rows.vector, rows.exact_vector)?;
     let mut order = Vec::new();
     let (strips, thread) = builder.split(vectors, x, false)?;
     builder.parallelize(thread, ParallelType::Tidx)?;
@@ -372,7 +368,7 @@ fn split(builder: &mut ScheduleBuilder, params: &GridParams) -> Result<Loops> {
         None => Ok(strips),
     };
     // What a team shares, and what teams take in turn.
-    let (shared, turns) = match (params.across, reduced) {
+    let (shared, turns) = match (rows.across, reduced) {
         (true, Some(reduced)) => {
             let (shared, row) = match team {
                 1 => builder.split_cover(reduced, batch, y, false)?,
@@ -408,23 +404,6 @@ fn split(builder: &mut ScheduleBuilder, params: &GridParams) -> Result<Loops> {
     Ok(Loops { order, turn, batch, lane })
 }
 
-/// What does not change from turn to turn, but would be held by each thread, is computed in each.
-fn recompute_in_turn(builder: &mut ScheduleBuilder, row: &[AxisId], turn: AxisId) -> Result<()> {
-    // No step below changes who reads what.
-    let consumers = builder.state().all_consumers();
-    for tv in builder.state().topological().into_iter().rev() {
-        let state = builder.state();
-        let users = &consumers[tv];
-        let in_turn = |user: &TvId| state.tensors[*user].has_loop(turn);
-        let local = state.tensors[tv].memory == Memory::Local && state.tensors[tv].op.is_some();
-        let is_long = along_row(state, tv, row) && !state.is_reduction(tv);
-        if local && is_long && !users.is_empty() && users.iter().all(in_turn) && !in_turn(&tv) {
-            builder.recompute_in(tv, turn)?;
-        }
-    }
-    Ok(())
-}
-
 /// How deep values are computed at most: what goes to shared memory outside of the loop over a thread's vectors, so that
 /// all of it is on its way at once; what else is loaded, what is read from there and what is stored outside of that over
 /// a vector.
@@ -438,7 +417,7 @@ fn positions(builder: &ScheduleBuilder, params: &GridParams, loops: &Loops) -> V
     for tv in state.tensors.ids().filter(|tv| state.tensors[*tv].memory != Memory::Global) {
         let from_memory = state.producers(tv).iter().any(|from| state.tensors[*from].memory != Memory::Local);
         let is_staged = state.tensors[tv].memory == Memory::Shared;
-        if is_staged || is_load(state, tv) && params.is_full(state, tv) {
+        if is_staged || is_load(state, tv) && params.rows.is_full(state, tv) {
             keep.push((tv, before(tv, loops.batch).min(before(tv, loops.lane))));
         } else if from_memory {
             keep.push((tv, before(tv, loops.lane)));

@@ -14,7 +14,7 @@
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
 use super::norm_inner::{along_row, is_cheap};
-use super::recompute::recompute;
+use super::recompute::{recompute, recompute_in_loop};
 use super::residency::{ElementBytes, REGISTER_BYTES, is_load};
 use super::structure::Side;
 use super::summary::GlobalTensor;
@@ -344,7 +344,11 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &In
             builder.set_loops(tv, &loops_among(builder.state(), tv, order))?;
         }
     }
-    recompute_in_turn(builder, params, rows.turn, &later)?;
+    // What is cheap to compute of parameters.
+    recompute_in_loop(builder, rows.turn, |state, tv| {
+        let is_value = state.tensors[tv].memory == Memory::Local && !is_load(state, tv) && !later.contains(&tv);
+        is_value && is_cheap(state, tv, &params.row) && along_row(state, tv, &params.row)
+    })?;
     builder.min_blocks(params.way.per_sm as u32)?;
     let keep = positions(builder, rows.element, &later);
     builder.inline_most(&keep)?;
@@ -473,28 +477,6 @@ fn split_off_columns(builder: &mut ScheduleBuilder, workspaces: &[TvId]) -> Resu
         }
     }
     Ok(later)
-}
-
-/// What is cheap to compute of parameters is computed in each turn.
-fn recompute_in_turn(
-    builder: &mut ScheduleBuilder,
-    params: &InnerOuterParams,
-    turn: AxisId,
-    later: &BTreeSet<TvId>,
-) -> Result<()> {
-    // No step below changes who reads what.
-    let consumers = builder.state().all_consumers();
-    for tv in builder.state().topological().into_iter().rev().filter(|tv| !later.contains(tv)) {
-        let state = builder.state();
-        let users = &consumers[tv];
-        let in_turn = |user: &TvId| state.tensors[*user].has_loop(turn);
-        let is_local = state.tensors[tv].memory == Memory::Local && !is_load(state, tv);
-        let cheap = is_local && is_cheap(state, tv, &params.row) && along_row(state, tv, &params.row);
-        if cheap && !users.is_empty() && users.iter().all(in_turn) && !in_turn(&tv) {
-            builder.recompute_in(tv, turn)?;
-        }
-    }
-    Ok(())
 }
 
 /// How deep values are computed at most: what is loaded outside of the loop over a thread's vectors, sums of blocks too,

@@ -115,7 +115,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let mut order: Vec<AxisId> = reference.map(|tensor| tensor.order.clone()).unwrap_or_default();
     order.extend(summary.structure.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
     let groups = collapse(summary, &order);
-    let is_flat = is_flat(summary, &order) && !has_long_odd_rows(problem, scheduled, &order);
+    let is_flat = is_flat(summary, &order) && !is_better_by_rows(problem, scheduled, &order);
     let split = if is_flat { 0 } else { break_point(summary, &groups, &extent) };
     let (outer, inner) = (groups[..split].concat(), groups[split..].concat());
     let inner_extent: i64 = inner.iter().map(|root| extent(*root)).fold(1, i64::saturating_mul);
@@ -208,7 +208,7 @@ fn is_flat(summary: &Summary<'_>, order: &[AxisId]) -> bool {
 
 /// Whether rows are long and what finds each element of what is broadcast would take too much beside the rest: at odd
 /// places two tensors, or one beside functions of many instructions; and beside random numbers, wherever rows start.
-fn has_long_odd_rows(problem: &Problem<'_>, scheduled: &ScheduledFusion, order: &[AxisId]) -> bool {
+fn is_better_by_rows(problem: &Problem<'_>, scheduled: &ScheduledFusion, order: &[AxisId]) -> bool {
     use UnaryOp::{Abs, Neg, Relu};
     let Some(row) = order.last().map(|last| problem.sizes.extent(scheduled, *last)) else { return false };
     let ops = || scheduled.tensors.values().filter_map(|data| data.op.as_ref());

@@ -2,7 +2,7 @@
 //! need not be kept from one loop nest to another.
 
 use crate::diag::Result;
-use crate::schedule::{ScheduleBuilder, ScheduledFusion, Stages, TvId};
+use crate::schedule::{AxisId, ScheduleBuilder, ScheduledFusion, Stages, TvId};
 use crate::util::SecondaryMap;
 
 /// Gives every later stage its own copy of the values that are worth it, until
@@ -42,6 +42,26 @@ pub(super) fn recompute(
             let fork = builder.cache_fork(tv, user)?;
             placed.set(fork, placed[user]);
             operands.iter().for_each(|operand| consumers[*operand].push(fork));
+        }
+    }
+    Ok(())
+}
+
+/// Computes values anew in each iteration of a loop instead of holding them outside, if they are worth it: those that only
+/// run through the loop as they are read.
+pub(super) fn recompute_in_loop(
+    builder: &mut ScheduleBuilder,
+    axis: AxisId,
+    is_worth: impl Fn(&ScheduledFusion, TvId) -> bool,
+) -> Result<()> {
+    // No step below changes who reads what.
+    let consumers = builder.state().all_consumers();
+    for tv in builder.state().topological().into_iter().rev() {
+        let state = builder.state();
+        let users = &consumers[tv];
+        let is_inside = |tv: TvId| state.tensors[tv].has_loop(axis);
+        if is_worth(state, tv) && !users.is_empty() && users.iter().all(|user| is_inside(*user)) && !is_inside(tv) {
+            builder.recompute_in(tv, axis)?;
         }
     }
     Ok(())
