@@ -244,6 +244,7 @@ fn evaluated(kernel: &Kernel, id: ExprId, of: &mut dyn FnMut(ExprId) -> Result<V
                 None => exact(op, x, y)?,
             })
         }
+        Expr::Rounded(a) => of(a)?,
         Expr::AsData(a) | Expr::AsIndex(a) => fit(of(a)?, node.dtype, || format!("expression {id}"))?,
         Expr::Ternary(TernaryOp::Where, condition, a, b) => {
             if of(condition)?.as_bool() {

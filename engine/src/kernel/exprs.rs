@@ -89,6 +89,7 @@ impl ExprArena {
             Expr::Ternary(TernaryOp::Where, _, b, c) => kind(b).max(kind(c)),
             Expr::AsData(_)
             | Expr::Approx(..)
+            | Expr::Rounded(_)
             | Expr::Cast(_)
             | Expr::Unary(..)
             | Expr::Binary(..)
@@ -160,6 +161,16 @@ impl ExprArena {
                 self.int(value, dtype)
             }
             _ => self.intern(Expr::Cast(operand), dtype),
+        }
+    }
+
+    /// A product of floats by itself, whatever sum it enters; other operations are as they are.
+    pub fn rounded(&mut self, operand: ExprId) -> ExprId {
+        match (self.nodes[operand].expr, self.dtype(operand)) {
+            (Expr::Binary(BinaryOp::Mul, ..), DType::F32 | DType::F64) => {
+                self.intern(Expr::Rounded(operand), self.dtype(operand))
+            }
+            _ => operand,
         }
     }
 

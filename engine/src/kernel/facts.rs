@@ -80,7 +80,7 @@ impl<'a> Multiples<'a> {
                 ValueKind::Index | ValueKind::Constant => self.of(a),
             },
             Expr::Unary(UnaryOp::Neg | UnaryOp::Abs, a) if self.is_int(a) => power_of_two_part(self.of(a)),
-            Expr::Unary(..) | Expr::Approx(..) | Expr::Cast(_) => 1,
+            Expr::Unary(..) | Expr::Approx(..) | Expr::Rounded(_) | Expr::Cast(_) => 1,
             Expr::Binary(op, a, b) if self.is_int(a) => self.binary(op, a, b),
             Expr::Ternary(TernaryOp::Where, _, a, b) if self.is_int(a) => gcd(self.of(a), self.of(b)),
             Expr::Binary(..) | Expr::Ternary(..) => 1,

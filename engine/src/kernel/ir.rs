@@ -158,6 +158,9 @@ pub enum Expr {
     Cast(ExprId),
     /// A function of `f32` by the given approximation.
     Approx(ApproxOp, ExprId),
+    /// A product of floats, rounded before anything uses it. Another product may become one operation with
+    /// the sum that it enters, so that two uses of it see two numbers: `x - x` is then not 0.
+    Rounded(ExprId),
     /// Index arithmetic on `i32` or `i64`: never overflows, divides a
     /// non-negative number by a positive one, and mixes bits of non-negative ones;
     /// only the remainder by a constant power of two is of any number
@@ -175,9 +178,12 @@ impl Expr {
     pub fn operands(self) -> impl Iterator<Item = ExprId> {
         let operands = match self {
             Expr::Const(_) | Expr::Param(_) | Expr::Special(_) | Expr::Var(_) => [None; 3],
-            Expr::Unary(_, a) | Expr::Approx(_, a) | Expr::Cast(a) | Expr::AsData(a) | Expr::AsIndex(a) => {
-                [Some(a), None, None]
-            }
+            Expr::Unary(_, a)
+            | Expr::Approx(_, a)
+            | Expr::Rounded(a)
+            | Expr::Cast(a)
+            | Expr::AsData(a)
+            | Expr::AsIndex(a) => [Some(a), None, None],
             Expr::Binary(_, a, b) | Expr::Index(_, a, b) => [Some(a), Some(b), None],
             Expr::Ternary(_, a, b, c) => [Some(a), Some(b), Some(c)],
         };
@@ -191,6 +197,7 @@ impl Expr {
             Expr::Const(_) | Expr::Param(_) | Expr::Special(_) | Expr::Var(_) => self,
             Expr::Unary(op, a) => Expr::Unary(op, f(a)),
             Expr::Approx(op, a) => Expr::Approx(op, f(a)),
+            Expr::Rounded(a) => Expr::Rounded(f(a)),
             Expr::Cast(a) => Expr::Cast(f(a)),
             Expr::AsData(a) => Expr::AsData(f(a)),
             Expr::AsIndex(a) => Expr::AsIndex(f(a)),

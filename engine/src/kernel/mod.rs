@@ -29,6 +29,9 @@
 //! [`Expr::Approx`] says how else it is computed; [`approximate`] is the pass that
 //! decides it.
 //!
+//! **Roundings.** A compiler may make one operation of a product and a sum that it enters, with one rounding. Where
+//! the product has other uses too, [`Expr::Rounded`] forbids it, so that all see one number; lowering decides it.
+//!
 //! **Lanes.** Which lanes of a vector lie in a row that starts at an odd place is asked of a mask, which all rows of
 //! a thread share: [`mask_lanes`] is the pass that makes it.
 //!

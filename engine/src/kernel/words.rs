@@ -8,6 +8,8 @@ use crate::num::BinaryOp;
 pub(super) const AS_DATA: &str = "as_data";
 /// See [`AS_DATA`].
 pub(super) const AS_INDEX: &str = "as_index";
+/// A product by itself.
+pub(super) const ROUNDED: &str = "rounded";
 /// Starts the name of index arithmetic where operands do not tell it.
 pub(super) const OF_INDICES: &str = "index.";
 /// The same of operations on data.

@@ -4,7 +4,7 @@ use super::context::{Lowering, identifier};
 use super::tree::Load;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BufId, ExprId};
-use crate::num::{DType, TernaryOp, Value, eval};
+use crate::num::{BinaryOp, DType, TernaryOp, Value, eval};
 use crate::schedule::{AxisId, Compute, Loop, TvId, TvOp, TvOperand};
 
 impl<'a> Lowering<'a> {
@@ -119,7 +119,10 @@ impl<'a> Lowering<'a> {
         let exprs = self.b.exprs();
         let value = match (&op.compute, operands.as_slice()) {
             (Compute::Unary(op), [a]) => exprs.unary(*op, *a),
-            (Compute::Binary(op), [a, b]) => exprs.binary(*op, *a, *b),
+            (Compute::Binary(op), [a, b]) => {
+                let value = exprs.binary(*op, *a, *b);
+                if *op == BinaryOp::Mul && self.facts.has_to_be_one_number(tv) { exprs.rounded(value) } else { value }
+            }
             (Compute::Ternary(op), [a, b, c]) => exprs.ternary(*op, *a, *b, *c),
             (Compute::Cast | Compute::Copy, [a]) => exprs.cast(*a, dtype),
             (Compute::Index { root: None }, []) => exprs.value(Value::Int(0), dtype),

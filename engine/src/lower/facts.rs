@@ -3,7 +3,7 @@
 
 use super::tree::{Exchange, ExchangeId, Step};
 use crate::diag::{Diagnostic, Result, code};
-use crate::num::{ReduceOp, Value};
+use crate::num::{BinaryOp, ReduceOp, TernaryOp, Value};
 use crate::schedule::{
     ArgClass, AxisId, Compute, Extent, Loop, Memory, ParallelType, ScheduledFusion, TvId, TvOp, TvOperand, Xform,
 };
@@ -146,6 +146,30 @@ impl<'a> Facts<'a> {
     pub(super) fn is_single(&self, tv: TvId) -> bool {
         let data = &self.scheduled.tensors[tv];
         data.tile.is_none() && !data.is_ring() && self.array_loops(tv).is_empty()
+    }
+
+    /// Whether a product has several uses, and a sum or a difference is one of them: joined with it in one
+    /// operation, the product would be another number there than it is for the others, and `x - x` not 0.
+    pub(super) fn has_to_be_one_number(&self, tv: TvId) -> bool {
+        let (mut uses, mut is_added) = (0, false);
+        let mut names = vec![tv];
+        while let Some(name) = names.pop() {
+            for consumer in &self.consumers[name] {
+                let Some(op) = &self.scheduled.tensors[*consumer].op else { continue };
+                match op.compute {
+                    Compute::Copy if !self.is_global(*consumer) => {
+                        names.push(*consumer);
+                        continue;
+                    }
+                    Compute::Binary(BinaryOp::Add | BinaryOp::Sub) | Compute::Ternary(TernaryOp::Lerp) => {
+                        is_added = true;
+                    }
+                    _ => {}
+                }
+                uses += op.inputs.iter().filter(|operand| **operand == TvOperand::Tv(name)).count();
+            }
+        }
+        is_added && uses > 1
     }
 
     /// The constant extent of a leaf that a local array runs over.

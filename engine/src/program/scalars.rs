@@ -163,7 +163,12 @@ fn hangs_on(
     let found = match kernel.exprs[expr].expr {
         Expr::Const(_) | Expr::Special(_) | Expr::Var(_) => false,
         Expr::Param(param) => params[param],
-        Expr::Unary(_, a) | Expr::Approx(_, a) | Expr::AsData(a) | Expr::AsIndex(a) | Expr::Cast(a) => any(&[a]),
+        Expr::Unary(_, a)
+        | Expr::Approx(_, a)
+        | Expr::Rounded(a)
+        | Expr::AsData(a)
+        | Expr::AsIndex(a)
+        | Expr::Cast(a) => any(&[a]),
         Expr::Binary(_, a, b) | Expr::Index(_, a, b) => any(&[a, b]),
         Expr::Ternary(_, a, b, c) => any(&[a, b, c]),
     };

@@ -122,6 +122,7 @@ impl Exprs<'_> {
                 };
                 PrintedExpr::call(self.lib(section), &[&a])
             }
+            Expr::Rounded(a) => self.rounded(a),
             Expr::AsData(a) | Expr::AsIndex(a) => self.text(a),
             Expr::Cast(a) => {
                 let from = self.kernel.exprs.dtype(a);
@@ -322,6 +323,23 @@ impl Exprs<'_> {
             DType::F32 | DType::F64 => self.binary_float(op, a, b, dtype),
             DType::Bool => self.binary_bool(op, a, b),
             _ => self.binary_int(op, a, b, dtype),
+        }
+    }
+
+    /// A product that the compiler does not join with a sum; what is none, it does not join.
+    fn rounded(&mut self, id: ExprId) -> PrintedExpr {
+        let node = self.kernel.exprs[id];
+        let function = match node.dtype {
+            DType::F32 => "__fmul_rn",
+            DType::F64 => "__dmul_rn",
+            _ => return self.text(id),
+        };
+        match node.expr {
+            Expr::Binary(BinaryOp::Mul, a, b) => {
+                let (a, b) = (self.text(a), self.text(b));
+                PrintedExpr::call(function, &[&a, &b])
+            }
+            _ => self.text(id),
         }
     }
 

@@ -140,7 +140,8 @@ impl Compiler<'_> {
                 // The same number wherever the index arithmetic has a meaning.
                 None => self.binary(op.as_binary(), a, b, dtype),
             },
-            Expr::AsData(a) | Expr::AsIndex(a) => {
+            // Each operation is rounded here.
+            Expr::Rounded(a) | Expr::AsData(a) | Expr::AsIndex(a) => {
                 let known = self.expr(a);
                 (known, self.target(known.1))
             }

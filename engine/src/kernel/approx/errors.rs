@@ -271,6 +271,7 @@ impl<'a> ErrorWalk<'a> {
                 Fact::binary(op, fact(a)?, fact(b)?, self.flow.is_same(a, b)).rounded(dtype)
             }
             Expr::Ternary(op, a, b, c) if on_floats => Fact::ternary(op, fact(a)?, fact(b)?, fact(c)?),
+            Expr::Rounded(a) if on_floats => fact(a)?,
             Expr::Cast(a) if on_floats => fact(a)?.cast(dtype).rounded(dtype),
             // Integers and conditions: exact if all that they are made of is.
             _ => {

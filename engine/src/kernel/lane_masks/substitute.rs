@@ -36,6 +36,7 @@ fn rebuilt(exprs: &mut ExprArena, old: ExprId, expr: Expr) -> ExprId {
         Expr::Ternary(op, a, b, c) => exprs.ternary(op, a, b, c),
         Expr::Index(op, a, b) => exprs.index(op, a, b),
         Expr::Cast(a) => exprs.cast(a, dtype),
+        Expr::Rounded(a) => exprs.rounded(a),
         Expr::AsData(a) => exprs.as_data(a),
         Expr::AsIndex(a) => exprs.as_index(a),
         Expr::Approx(op, a) => exprs.approx(op, a),

@@ -124,7 +124,7 @@ impl<'a> Eval<'a> {
                 Some((value, _)) => value.clone(),
                 None => Val::One(Word::Term(mix(&[4, code]))),
             },
-            Expr::AsData(a) | Expr::AsIndex(a) => self.of(a),
+            Expr::Rounded(a) | Expr::AsData(a) | Expr::AsIndex(a) => self.of(a),
             Expr::Cast(a) => {
                 let from = self.kernel.exprs.dtype(a);
                 let value = self.of(a);

@@ -4,7 +4,7 @@ use super::cursor::LineCursor;
 use super::kernel::{Entity, KernelParser};
 use crate::diag::Result;
 use crate::kernel::ir::{Expr, ExprId, IndexOp};
-use crate::kernel::words::{AS_DATA, AS_INDEX, INFIX, OF_DATA, OF_INDICES, SPECIALS, index_op, value};
+use crate::kernel::words::{AS_DATA, AS_INDEX, INFIX, OF_DATA, OF_INDICES, ROUNDED, SPECIALS, index_op, value};
 use crate::num::{ApproxOp, BinaryOp, DType, TernaryOp, UnaryOp, Value};
 
 /// The deepest nesting that is read.
@@ -122,8 +122,12 @@ impl<'a> KernelParser<'a> {
         }
         match (operands[..].as_ref(), DType::from_name(name)) {
             ([a], Some(dtype)) => return Ok(self.exprs.intern(Expr::Cast(*a), dtype)),
-            ([a], None) if name == AS_DATA || name == AS_INDEX => {
-                let expr = if name == AS_DATA { Expr::AsData(*a) } else { Expr::AsIndex(*a) };
+            ([a], None) if [AS_DATA, AS_INDEX, ROUNDED].contains(&name) => {
+                let expr = match name {
+                    AS_DATA => Expr::AsData(*a),
+                    AS_INDEX => Expr::AsIndex(*a),
+                    _ => Expr::Rounded(*a),
+                };
                 let dtype = self.exprs.dtype(*a);
                 return Ok(self.exprs.intern(expr, dtype));
             }

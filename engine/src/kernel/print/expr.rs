@@ -2,7 +2,7 @@
 
 use super::names::Names;
 use crate::kernel::ir::{Expr, ExprId, Kernel};
-use crate::kernel::words::{AS_DATA, AS_INDEX, INFIX, OF_DATA, OF_INDICES, SPECIALS, index_op, word};
+use crate::kernel::words::{AS_DATA, AS_INDEX, INFIX, OF_DATA, OF_INDICES, ROUNDED, SPECIALS, index_op, word};
 use crate::num::{BinaryOp, DType, Value};
 use crate::util::{EntityId, SecondaryMap};
 use std::collections::BTreeSet;
@@ -71,6 +71,7 @@ impl<'a> ExprPrinter<'a> {
                 Some(_) => self.operation(out, op.as_binary(), [a, b], strength),
                 None => self.call(out, &format!("{OF_INDICES}{}", op.as_binary()), &[a, b]),
             },
+            Expr::Rounded(a) => self.call(out, ROUNDED, &[a]),
             Expr::AsData(a) => self.call(out, AS_DATA, &[a]),
             Expr::AsIndex(a) => self.call(out, AS_INDEX, &[a]),
             Expr::Ternary(op, a, b, c) => self.call(out, op.name(), &[a, b, c]),

@@ -216,6 +216,10 @@ fn type_error(kernel: &Kernel, id: ExprId) -> Option<String> {
         }
         Expr::Approx(op, a) if dtype(a) != DType::F32 => Some(format!("{op} is not defined on {}", dtype(a))),
         Expr::Approx(..) => has(DType::F32),
+        Expr::Rounded(a) if !matches!(dtype(a), DType::F32 | DType::F64) => {
+            Some(format!("expression {id} rounds a number of type {}", dtype(a)))
+        }
+        Expr::Rounded(a) => has(dtype(a)),
         Expr::Cast(_) => None,
         Expr::Index(op, a, b) => match (dtype(a), dtype(b)) {
             (DType::I32, DType::I32) | (DType::I64, DType::I64) => has(dtype(a)),

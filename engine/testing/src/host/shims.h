@@ -72,6 +72,8 @@ inline float rintf(float x) { return __builtin_rintf(x); }
 inline double rint(double x) { return __builtin_rint(x); }
 inline float fmodf(float x, float y) { return __builtin_fmodf(x, y); }
 inline double fmod(double x, double y) { return __builtin_fmod(x, y); }
+inline float __fmul_rn(float x, float y) { return x * y; }
+inline double __dmul_rn(double x, double y) { return x * y; }
 inline float fmaf(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 inline double fma(double x, double y, double z) { return __builtin_fma(x, y, z); }
 inline float copysignf(float x, float y) { return __builtin_copysignf(x, y); }

@@ -368,6 +368,7 @@ fn meaning(kernel: &Kernel, id: ExprId, operands: &BTreeMap<String, Value>) -> V
         Expr::Ternary(op, a, b, c) => stepwise::ternary(op, dtype_of(c), value(a), value(b), value(c)),
         Expr::Cast(a) => eval::cast(dtype_of(a), node.dtype, value(a)),
         Expr::Approx(op, a) => Value::Float(op.eval()(value(a).as_f64())),
+        Expr::Rounded(a) => value(a),
         Expr::Param(_) | Expr::Special(_) | Expr::Index(..) | Expr::AsData(_) | Expr::AsIndex(_) => {
             panic!("an operation reads only its operands")
         }

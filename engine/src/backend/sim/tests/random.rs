@@ -235,7 +235,7 @@ impl Plain<'_> {
                 Some(mask) => Value::Int(self.eval(a).as_i64() & mask),
                 None => eval::binary(op.as_binary(), dtype(a), self.eval(a), self.eval(b)),
             },
-            Expr::AsData(a) | Expr::AsIndex(a) => self.eval(a),
+            Expr::Rounded(a) | Expr::AsData(a) | Expr::AsIndex(a) => self.eval(a),
         }
     }
 
