@@ -50,8 +50,12 @@ impl Checker<'_> {
             }
             StmtKind::Load { from, .. } => self.access(stmt, from, 1),
             StmtKind::Store { to, .. } | StmtKind::Atomic { to, .. } => self.access(stmt, to, 1),
-            // Reads nothing outside of the buffer, wherever it begins.
-            StmtKind::Move { to, lanes, aligned: false, .. } => self.access(stmt, to, lanes),
+            // Reads nothing outside of an input, wherever it begins.
+            StmtKind::Move { to, from, lanes, aligned: false, .. }
+                if self.kernel.buffers[from.buffer].space == Space::Global =>
+            {
+                self.access(stmt, to, lanes);
+            }
             StmtKind::Move { to, from, lanes, .. } | StmtKind::CopyAsync { to, from, lanes, .. } => {
                 self.access(stmt, to, lanes);
                 self.access(stmt, from, lanes);

@@ -345,10 +345,11 @@ pub enum StmtKind {
     Store { to: Access, value: ExprId, hint: CacheHint },
     /// Moves `lanes` consecutive elements as one access. Exactly one side is
     /// local, both have one type. The other side is aligned to the whole size,
-    /// which is a power of two of at most [`MAX_ACCESS_BYTES`]. Without `aligned` it is an input
-    /// and the elements may begin anywhere, before the buffer and behind it too: they are put together
+    /// which is a power of two of at most [`MAX_ACCESS_BYTES`]. Without `aligned` the elements may begin
+    /// anywhere. Those of an input before the buffer and behind it too: they are put together
     /// from those of the two words that they touch which have a part of the buffer, and what is
-    /// outside of it may be anything.
+    /// outside of it may be anything. Those of an output lie in it; threads beside each other may write
+    /// for each other, so a thread that reads its own again waits for its warp before.
     Move { to: Access, from: Access, lanes: u32, hint: CacheHint, aligned: bool },
     /// Starts to copy `lanes` consecutive elements from an input to shared memory, a power of two
     /// of [`MIN_ASYNC_BYTES`] to [`MAX_ACCESS_BYTES`], to which both sides are aligned. They lie

@@ -3,7 +3,8 @@
 //! and provably aligned. At the ends of a row a store falls back to single
 //! elements, and a load reads over the end and replaces what is not its own.
 //! Where alignment cannot be proved, a load of an input takes the two words that it
-//! touches, and of others an unrolled loop of single elements remains.
+//! touches, and a store to an output leaves words that two threads touch to one of them.
+//! Of others an unrolled loop of single elements remains.
 
 use super::context::Lowering;
 use super::tree::Load;
@@ -61,9 +62,13 @@ impl Lowering<'_> {
         }
         let mut emitted = false;
         self.with_copy(load.from, own, |lowering, memory, width| {
-            let array = (lowering.loaded_array(load)?, lowering.array_index(load.tv)?);
-            let copy = lowering.vector_copy(load.tv, own, (array, memory), width)?;
-            emitted = lowering.emit_vector_load(load, own.axis, &copy)?;
+            // What others write is read in whole words only.
+            let is_input = matches!(lowering.scheduled.tensors[load.from].io, Some(Io::Input(_)));
+            if width.aligned || is_input {
+                let array = (lowering.loaded_array(load)?, lowering.array_index(load.tv)?);
+                let copy = lowering.vector_copy(load.tv, own, (array, memory), width)?;
+                emitted = lowering.emit_vector_load(load, own.axis, &copy)?;
+            }
             Ok(())
         })?;
         Ok(emitted)
@@ -120,7 +125,7 @@ impl Lowering<'_> {
     fn width(&mut self, global: TvId, own: Loop, (buffer, address): (BufId, ExprId)) -> Result<Option<Width>> {
         let lanes = self.facts.constant_extent(own.axis)?;
         let data = &self.scheduled.tensors[global];
-        let (bytes, is_input) = (data.dtype.bytes() as i64, matches!(data.io, Some(Io::Input(_))));
+        let (bytes, is_argument) = (data.dtype.bytes() as i64, data.io.is_some());
         let chunk = lanes.min(MAX_ACCESS_BYTES / bytes);
         if chunk < 2 || lanes % chunk != 0 {
             return Ok(None);
@@ -129,7 +134,7 @@ impl Lowering<'_> {
             self.multiple_of(address) % chunk == 0 && i64::from(self.b.buffer(buffer).align) % (chunk * bytes) == 0;
         // Two words take the place of more elements than two.
         let has_words = chunk > 2 && chunk * bytes >= MIN_UNALIGNED_BYTES && (chunk * bytes).count_ones() == 1;
-        Ok((aligned || is_input && has_words).then_some(Width { chunk, aligned }))
+        Ok((aligned || is_argument && has_words).then_some(Width { chunk, aligned }))
     }
 
     pub(super) fn vector_copy(

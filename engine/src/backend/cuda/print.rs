@@ -411,6 +411,9 @@ impl<'a> CudaPrinter<'a> {
     fn vector_move(&mut self, to: Access, from: Access, (lanes, aligned): (u32, bool), hint: CacheHint) {
         let word = word_name(lanes as usize * self.kernel.buffers[to.buffer].dtype.bytes());
         let target = self.element(to);
+        if !aligned && self.space(to.buffer) == Space::Global {
+            return self.store_unaligned(&target, from, word, hint);
+        }
         let hinted = self.load_function(from.buffer, hint);
         let value = if aligned {
             let source = format!("reinterpret_cast<const {word}*>(&{})", self.element(from));
@@ -435,6 +438,23 @@ impl<'a> CudaPrinter<'a> {
         } else {
             self.line(&format!("*{target} = {value};"));
         }
+    }
+
+    /// A vector of a thread to a place that is no multiple of its size.
+    fn store_unaligned(&mut self, target: &str, from: Access, word: &str, hint: CacheHint) {
+        let element = self.exprs.type_name(self.kernel.buffers[from.buffer].dtype);
+        let function = self.exprs.lib("store_unaligned");
+        let source = self.element(from);
+        let store = match hint {
+            CacheHint::Streaming => {
+                let store = self.exprs.lib("store_streaming");
+                format!(", [](auto* to, auto value) {{ {store}(to, value); }}")
+            }
+            _ => String::new(),
+        };
+        self.line(&format!(
+            "{function}<{word}, {element}>(&{target}, reinterpret_cast<const {word}*>(&{source}){store});"
+        ));
     }
 
     fn copy_async(&mut self, to: Access, from: Access, lanes: u32, hint: CacheHint) {

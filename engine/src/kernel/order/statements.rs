@@ -20,14 +20,14 @@ impl<'a> Run<'a> {
                 }
             }
             StmtKind::Load { var, from, .. } => {
-                let index = self.touch(from, 1, Kind::Read, number, threads, guard);
+                let index = self.touch(from, (1, true), Kind::Read, number, threads, guard);
                 if self.slice.vars[var] {
                     let value = self.memory.load(from.buffer, &index, 0);
                     self.eval.set(var, value);
                 }
             }
             StmtKind::Store { to, value, .. } => {
-                let index = self.touch(to, 1, Kind::Write, number, threads, guard);
+                let index = self.touch(to, (1, true), Kind::Write, number, threads, guard);
                 if self.slice.buffers[to.buffer] {
                     let value = self.eval.of(value);
                     self.memory.store((to.buffer, &index, 0), &value, threads, (&self.guards, guard));
@@ -36,10 +36,15 @@ impl<'a> Run<'a> {
             StmtKind::Move { to, from, lanes, aligned: true, .. } => {
                 self.copy(to, from, lanes, number, threads, guard);
             }
+            // To an output, wherever it begins.
+            StmtKind::Move { to, from, lanes, .. } if self.kernel.buffers[to.buffer].space == Space::Global => {
+                let source = self.touch(from, (lanes, true), Kind::Read, number, threads, guard);
+                self.write_lanes((to, (lanes, false)), (from, &source), number, threads, guard);
+            }
             // From an input, which nobody writes, and nothing outside of it.
             StmtKind::Move { to, from, lanes, .. } => {
                 let source = self.eval.of(from.index);
-                self.write_lanes((to, lanes), (from, &source), number, threads, guard);
+                self.write_lanes((to, (lanes, true)), (from, &source), number, threads, guard);
             }
             StmtKind::CopyAsync { to, from, lanes, .. } => {
                 let index = self.copy(to, from, lanes, number, threads, guard);
@@ -90,8 +95,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Looks at an access of some threads; the index of the first element.
-    fn touch(&mut self, access: Access, lanes: u32, kind: Kind, number: u32, threads: &Mask, guard: GuardId) -> Val {
+    /// Looks at an access of some threads, which starts at a multiple of its lanes or anywhere; the index of the first
+    /// element.
+    fn touch(
+        &mut self,
+        access: Access,
+        (lanes, aligned): (u32, bool),
+        kind: Kind,
+        number: u32,
+        threads: &Mask,
+        guard: GuardId,
+    ) -> Val {
         let index = self.eval.of(access.index);
         let buffer = &self.kernel.buffers[access.buffer];
         let (len, wide) = (self.launch.buffer_lens[access.buffer], i64::from(lanes));
@@ -100,7 +114,7 @@ impl<'a> Run<'a> {
         let (mut outside, mut skewed, mut senseless, mut unknown) = (None, None, None, false);
         judged.each(|t| match index.at(t) {
             Word::Int(i) if i < 0 || i.saturating_add(wide) as u64 > len => outside = Some((t, i)),
-            Word::Int(i) if buffer.space != Space::Local && i % wide != 0 => skewed = Some((t, i)),
+            Word::Int(i) if aligned && buffer.space != Space::Local && i % wide != 0 => skewed = Some((t, i)),
             Word::Int(_) => {}
             Word::Term(_) => unknown = true,
             Word::Any => senseless = Some((t, 0)),
@@ -181,20 +195,20 @@ impl<'a> Run<'a> {
 
     /// Copies elements; the index of the first one that is written.
     fn copy(&mut self, to: Access, from: Access, lanes: u32, number: u32, threads: &Mask, guard: GuardId) -> Val {
-        let source = self.touch(from, lanes, Kind::Read, number, threads, guard);
-        self.write_lanes((to, lanes), (from, &source), number, threads, guard)
+        let source = self.touch(from, (lanes, true), Kind::Read, number, threads, guard);
+        self.write_lanes((to, (lanes, true)), (from, &source), number, threads, guard)
     }
 
     /// Writes lanes that were read from `source` on; returns where.
     fn write_lanes(
         &mut self,
-        (to, lanes): (Access, u32),
+        (to, (lanes, aligned)): (Access, (u32, bool)),
         (from, source): (Access, &Val),
         number: u32,
         threads: &Mask,
         guard: GuardId,
     ) -> Val {
-        let target = self.touch(to, lanes, Kind::Write, number, threads, guard);
+        let target = self.touch(to, (lanes, aligned), Kind::Write, number, threads, guard);
         if self.slice.buffers[to.buffer] {
             for lane in 0..lanes {
                 let value = self.memory.load(from.buffer, source, lane);
@@ -351,7 +365,7 @@ impl<'a> Run<'a> {
         threads: &Mask,
         guard: GuardId,
     ) {
-        let index = self.touch(to, 1, Kind::Atomic, number, threads, guard);
+        let index = self.touch(to, (1, true), Kind::Atomic, number, threads, guard);
         let value = self.eval.of(value);
         let global = self.kernel.buffers[to.buffer].space == Space::Global;
         let (time, block) = (self.time, self.block.map(u64::from));

@@ -23,7 +23,7 @@ use crate::diag::{Diagnostic, Result};
 use crate::kernel::MAX_ACCESS_BYTES;
 use crate::num::UnaryOp;
 use crate::options::DeviceDesc;
-use crate::schedule::{AxisId, Compute, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
+use crate::schedule::{AxisId, Compute, Memory, ParallelType, Parts, ScheduleBuilder, ScheduledFusion, TvId};
 
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
@@ -44,10 +44,14 @@ const ROOM: i64 = 2 << 10;
 /// is done while some wait.
 const BLOCKS: [(i64, i64, i64); 3] = [(256, 4, 100), (512, 2, 115), (1024, 1, SLOWEST)];
 const SLOWEST: i64 = 145;
-/// Vectors that a thread holds.
+/// Vectors that a thread holds: few numbers, since each is a kernel of its own.
+const BATCHES: [i64; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 const MOST_BATCH: i64 = 32;
 /// Vectors of neighbouring columns that a block reads at least, where there are as many.
 const LEAST_LANES: i64 = 8;
+/// The same where columns are read one by one, and vectors of one element that a thread holds.
+const LEAST_SINGLE: i64 = 32;
+const MOST_SINGLE: i64 = 64;
 /// What a turn takes whatever it moves, and waiting for others in it, in bytes that a multiprocessor moves in the time.
 const TURN: i64 = 96 << 10;
 const WAIT: i64 = 128 << 10;
@@ -72,7 +76,8 @@ fn shared_of_block(device: &DeviceDesc, per_sm: i64) -> i64 {
 /// run of memory: what a program that is cut asks before it is known what else a kernel does.
 pub fn may_share_columns(device: &DeviceDesc, column: i64, run: i64) -> bool {
     let held = longest_shared_row(device) * 4 / (LEAST_LANES * MAX_ACCESS_BYTES);
-    (SHORTEST_ACROSS..=held.min(LONGEST_ACROSS)).contains(&column) && run % MAX_ACCESS_BYTES == 0
+    (SHORTEST_ACROSS..=held.min(LONGEST_ACROSS)).contains(&column)
+        && (run % MAX_ACCESS_BYTES == 0 || run >= LEAST_LANES * MAX_ACCESS_BYTES)
 }
 
 /// What of the fusion's dimensions are rows, and how vectors lie on them.
@@ -95,6 +100,8 @@ struct Rows {
 pub(super) struct GridParams {
     rows: Rows,
     way: Way,
+    /// Blocks that run at once.
+    places: i64,
 }
 
 /// Who holds what.
@@ -186,9 +193,8 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
     let widest = |tensor: &GlobalTensor| vector.min(MAX_ACCESS_BYTES / tensor.bytes);
     let aligned = full.iter().all(|tensor| tensor.rows_aligned(widest(tensor), fast.len()));
     let length = product(fast);
-    if across && !(aligned && divides(vector, length)) {
-        return refused("columns start at odd places");
-    }
+    // Columns at odd places are read one by one, by threads beside each other.
+    let vector = if across && !(aligned && divides(vector, length)) { 1 } else { vector };
     let align = (!aligned && !across && vector > 1 && fast.len() == 1).then_some(largest.tv);
     let padded = length + if align.is_some() { vector - 1 } else { 0 };
     let exact_vector = align.is_none() && divides(vector, length);
@@ -210,9 +216,10 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
 /// The way that takes the least time by the model, if blocks hold a row together.
 fn choose(problem: &Problem<'_>, shape: &Shape) -> Option<Way> {
     let (across, vectors) = (shape.rows.across, shape.vectors);
-    let narrowest = |x: i64| !across || x >= LEAST_LANES || x >= vectors;
+    let least = if shape.rows.vector == 1 { LEAST_SINGLE } else { LEAST_LANES };
+    let narrowest = |x: i64| !across || x >= least || x >= vectors;
     let tiles = BLOCKS.into_iter().flat_map(|(threads, per_sm, slow)| {
-        let lanes: &[i64] = if across { &[4, 8, 16, 32] } else { &[threads] };
+        let lanes: &[i64] = if across { &[4, 8, 16, 32, 64] } else { &[threads] };
         lanes.iter().filter(|x| narrowest(**x)).map(move |x| (*x, threads / x, per_sm, slow)).collect::<Vec<_>>()
     });
     let device = problem.cx.device;
@@ -223,8 +230,8 @@ fn choose(problem: &Problem<'_>, shape: &Shape) -> Option<Way> {
     ways.into_iter().nth(place).map(|(_, way)| way)
 }
 
-/// The ways with so many threads, for each number of vectors that a thread may hold that of the smallest team, and what each
-/// costs: bytes that a multiprocessor moves.
+/// The ways with so many threads, for each number of vectors that a thread may hold, and what each costs: bytes that a
+/// multiprocessor moves.
 fn ways_of(device: &DeviceDesc, shape: &Shape, (x, y, per_sm, slow): (i64, i64, i64, i64)) -> Vec<(i64, Way)> {
     let Shape { vectors, kept_extent, reduced_extent, read, .. } = *shape;
     let Rows { across, vector, .. } = shape.rows;
@@ -232,7 +239,7 @@ fn ways_of(device: &DeviceDesc, shape: &Shape, (x, y, per_sm, slow): (i64, i64, 
     // Values that threads exchange: rows of one warp are combined in registers.
     let exchanged = if across { x * vector * (y * x.min(WARP) / WARP) } else { threads / WARP };
     let room = shared_of_block(device, per_sm) - shape.exchanged * exchanged;
-    let most = (room / (threads * vector * read.max(1))).min(MOST_BATCH);
+    let most = (room / (threads * vector * read.max(1))).min(if vector == 1 { MOST_SINGLE } else { MOST_BATCH });
     // What a team shares, and what teams take in turn.
     let strips = ceil_div(vectors, x);
     let (shared, turns) = match across {
@@ -244,13 +251,11 @@ fn ways_of(device: &DeviceDesc, shape: &Shape, (x, y, per_sm, slow): (i64, i64, 
     // One block holds a row better in registers.
     let fewest = if across { 1 } else { 2 };
     let mut ways = Vec::new();
-    for limit in (1..=most).rev() {
-        let team = ceil_div(shared, limit);
-        let is_known = ways.last().is_some_and(|(_, way): &(i64, Way)| way.team == team);
-        if !(fewest..=blocks).contains(&team) || is_known {
+    for batch in BATCHES.into_iter().filter(|batch| *batch <= most) {
+        let team = ceil_div(shared, batch);
+        if !(fewest..=blocks).contains(&team) {
             continue;
         }
-        let batch = ceil_div(shared, team);
         // Of no rows there is nothing to take.
         let teams = (blocks / team).min(turns).max(1);
         let held = batch * threads * vector * shape.moved;
@@ -268,7 +273,8 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<GridPara
     let refused = || Diagnostic::bug("rows that were accepted, and no way to hold them");
     let shape = shape_of(problem, scheduled).map_err(|_| refused())?;
     let way = choose(problem, &shape).ok_or_else(refused)?;
-    Ok(GridParams { rows: shape.rows, way })
+    let places = i64::from(problem.cx.device.sm_count) * way.per_sm;
+    Ok(GridParams { rows: shape.rows, way, places })
 }
 
 impl Rows {
@@ -349,7 +355,7 @@ fn is_light(state: &ScheduledFusion, tv: TvId, row: &[AxisId]) -> bool {
 }
 
 fn split(builder: &mut ScheduleBuilder, params: &GridParams) -> Result<Loops> {
-    let Way { x, y, batch, team, teams, .. } = params.way;
+    let Way { x, y, batch, team, .. } = params.way;
     let rows = &params.rows;
     let Some(fast) = merge_all(builder, &rows.fast)? else {
         return Err(Diagnostic::bug("a normalisation without a dimension that vectors are made of"));
@@ -388,10 +394,11 @@ fn split(builder: &mut ScheduleBuilder, params: &GridParams) -> Result<Loops> {
     };
     let mut turn = None;
     if let Some(turns) = turns {
-        let (outer, group) = builder.split(turns, teams, false)?;
+        // As many teams as run at once, whatever number of blocks one has.
+        let (group, steps) = builder.split_parts(turns, Parts { places: params.places, beside: member }, false)?;
         builder.parallelize(group, ParallelType::Bidy)?;
         order.insert(0, group);
-        turn = Some(outer);
+        turn = Some(steps);
     }
     if let Some(member) = member {
         builder.parallelize(member, ParallelType::Bidx)?;

@@ -25,13 +25,31 @@ use crate::schedule::{AxisId, Compute, ParallelType, Parts, ScheduleBuilder, Sch
 /// Registers of a thread for the sums of its columns.
 const MOST_ACCUMULATORS: i64 = 128;
 
-/// Loads of columns that a thread has in flight, of all inputs together.
-const MOST_LOADS: i64 = 16;
+/// How blocks read columns.
+struct Columns {
+    /// Vectors beside each other that a block takes at most, and its threads.
+    widest: i64,
+    threads: i64,
+    /// Loads that a thread has in flight, of all inputs together.
+    loads: i64,
+    /// Blocks of a multiprocessor over which sums are spread: first as many as run at once, so that the last one of a
+    /// column finds few results; then as many as leave none idle for long.
+    per_sm: [i64; 2],
+    /// Whether registers are bounded so that as many do run at once.
+    bounded: bool,
+}
 
-/// Blocks of a multiprocessor over which sums of columns are spread; and where rows start at odd places, so that blocks
-/// take few columns each and the last ones leave much of the device idle.
-const BLOCKS: i64 = 4;
-const MISALIGNED_BLOCKS: i64 = 8;
+impl Columns {
+    /// Vectors that start at multiples of their size.
+    const ALIGNED: Self = Self { widest: WARP, threads: 512, loads: 4, per_sm: [2, 4], bounded: false };
+    /// Where something is written beside the sums, and more is computed as a rule.
+    const WRITTEN: Self = Self { widest: 16, threads: 256, loads: 4, per_sm: [4, 4], bounded: true };
+    /// Rows start at odd places, and a vector is made of the two words that it touches: one sum of one input, and others.
+    const UNALIGNED: Self = Self { widest: 16, threads: 256, loads: 2, per_sm: [5, 5], bounded: true };
+    const UNALIGNED_MORE: Self = Self { per_sm: [4, 4], bounded: false, ..Self::UNALIGNED };
+    /// Element by element, where something is written there beside the sums: threads write beside each other.
+    const WRITTEN_SINGLY: Self = Self { widest: WARP, threads: 256, loads: 16, per_sm: [8, 8], bounded: false };
+}
 
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
@@ -78,6 +96,8 @@ pub(super) struct ReductionParams {
     /// Blocks of the device, over which the tiles of each result are spread, where several
     /// blocks share one.
     spread: Option<i64>,
+    /// Blocks of a multiprocessor that bound the registers.
+    min_blocks: Option<u32>,
 }
 
 impl std::fmt::Display for ReductionParams {
@@ -95,6 +115,9 @@ impl std::fmt::Display for ReductionParams {
         }
         if let Some(rows) = self.row_loop {
             write!(f, " row_loop {} blocks {} per_sm", rows.blocks, rows.per_sm)?;
+        }
+        if let Some(min_blocks) = self.min_blocks {
+            write!(f, " {min_blocks} per_sm")?;
         }
         if self.align.is_some() { write!(f, " aligned") } else { Ok(()) }
     }
@@ -130,24 +153,24 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     if misaligned && inner && fast.len() == 1 {
         align = summary.largest(runs).map(|tensor| tensor.tv);
     }
+    let is_written = summary.globals.iter().any(|tensor| runs(tensor) && tensor.is_output);
     // Pairs, or single elements: few kernels for many sizes.
-    if misaligned && align.is_none() {
+    if misaligned && align.is_none() && (inner || is_written) {
         vector = if vector > 2 && aligned(2) { 2 } else { 1 };
     }
     let padded = fast_extent + if align.is_some() { vector - 1 } else { 0 };
     let vectors = ceil_div(padded, vector).max(1);
     let work = Work { vectors, slow: product(&slow), kept: product(&kept), has_rows: !kept.is_empty() };
-    let Tile { threads, unroll, spread } = if inner {
-        tile_inner(cx, &work)
-    } else {
-        let inputs = summary.globals.iter().filter(|tensor| runs(tensor) && !tensor.is_output).count().max(1);
-        tile_outer(
-            cx,
-            &work,
-            (MOST_LOADS / next_power_of_two(inputs as i64)).max(1),
-            if misaligned { MISALIGNED_BLOCKS } else { BLOCKS },
-        )
+    let inputs = summary.globals.iter().filter(|tensor| runs(tensor) && !tensor.is_output).count().max(1) as i64;
+    let columns = match (misaligned, is_written) {
+        (false, false) => &Columns::ALIGNED,
+        (false, true) => &Columns::WRITTEN,
+        (true, true) => &Columns::WRITTEN_SINGLY,
+        (true, false) if inputs == 1 && accumulators(scheduled) == 1 => &Columns::UNALIGNED,
+        (true, false) => &Columns::UNALIGNED_MORE,
     };
+    let Tile { threads, unroll, spread } =
+        if inner { tile_inner(cx, &work) } else { tile_outer(cx, &work, inputs, columns) };
     let (length, along) = if inner { (work.vectors, threads.x) } else { (work.slow, threads.y) };
     let (kept_length, kept_along) = if inner { (work.kept, threads.y) } else { (work.vectors, threads.x) };
     let exact_vector = align.is_none() && divides(vector, fast_extent);
@@ -181,6 +204,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
         threads,
         unroll,
         spread: spread.map(|spread| spread.blocks),
+        min_blocks: (!inner && columns.bounded).then_some(columns.per_sm[0] as u32),
     }
 }
 
@@ -280,14 +304,17 @@ fn tile_inner(cx: &CompileCx<'_>, work: &Work) -> Tile {
     Tile { threads: BlockShape { x: threads_x, y: threads_y }, unroll, spread }
 }
 
-fn tile_outer(cx: &CompileCx<'_>, work: &Work, loads: i64, per_sm: i64) -> Tile {
-    let threads_x = next_power_of_two(work.vectors).clamp(8, WARP);
-    let most_y = tuned(cx.options, "reduction.threads", 256) / threads_x;
+fn tile_outer(cx: &CompileCx<'_>, work: &Work, inputs: i64, columns: &Columns) -> Tile {
+    let loads = (columns.loads / next_power_of_two(inputs)).max(1);
+    let threads_x = next_power_of_two(work.vectors).clamp(8, columns.widest);
+    let most_y = tuned(cx.options, "reduction.threads", columns.threads) / threads_x;
     let threads_y = next_power_of_two(work.slow).clamp(1, most_y);
     let threads_y = if threads_x * threads_y < WARP { WARP / threads_x } else { threads_y };
     let unroll = tuned(cx.options, "reduction.unroll", loads.min(next_power_of_two(ceil_div(work.slow, threads_y))));
     let blocks = ceil_div(work.vectors, threads_x) * work.kept;
-    let wanted = tuned(cx.options, "reduction.blocks_per_sm", per_sm) * i64::from(cx.device.sm_count);
+    let places = |per_sm: i64| tuned(cx.options, "reduction.blocks_per_sm", per_sm) * i64::from(cx.device.sm_count);
+    let wanted = columns.per_sm.map(places).into_iter().find(|places| blocks * 2 <= *places);
+    let wanted = wanted.unwrap_or(places(columns.per_sm[1]));
     let tile = threads_y * unroll;
     let spread = Spread::new(wanted, blocks, ceil_div(work.slow, tile));
     Tile { threads: BlockShape { x: threads_x, y: threads_y }, unroll, spread }
@@ -312,6 +339,9 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Re
         }
     }
     builder.propagate(&order.loops)?;
+    if let Some(min_blocks) = params.min_blocks {
+        builder.min_blocks(min_blocks)?;
+    }
     let mut keep: Vec<_> = caches
         .iter()
         .map(|cache| {

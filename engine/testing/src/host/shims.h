@@ -148,6 +148,9 @@ inline void __threadfence_block() {}
 inline void __syncthreads() { wait_for_block(); }
 inline void __syncwarp() { wait_for_warp(); }
 
+// No other thread is here at the same time.
+inline unsigned __activemask() { return 1u << own_lane(); }
+
 template <class T> inline T shuffled(T x, int source) {
   unsigned long long word = 0;
   __builtin_memcpy(&word, &x, sizeof(x));

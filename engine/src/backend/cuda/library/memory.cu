@@ -114,6 +114,54 @@ template <class T, class E, class I, class F> __device__ inline T load_unaligned
 template <class T, class E, class I> __device__ inline T load_unaligned(const E* p, I index, I len) {
   return load_unaligned<T>(p, index, len, [](const T* word) { return *word; });
 }
+//@ store_unaligned :
+// Elements to a place that need not be a multiple of their size. Of two threads of a warp that are here together and
+// whose elements are beside each other, the second writes the word that both touch; what is left of a thread's own
+// elements, at the ends, it writes one by one.
+template <class T, class E, class F> __device__ inline void store_unaligned(E* to, const T* from, F store) {
+  constexpr int words = sizeof(T) / 4, lanes = sizeof(T) / sizeof(E);
+  const unsigned long long start = reinterpret_cast<unsigned long long>(to);
+  const int skip = static_cast<int>(start) & (sizeof(T) - 1);
+  if (skip == 0) {
+    store(reinterpret_cast<T*>(to), *from);
+    return;
+  }
+  const unsigned together = __activemask();
+  const int lane = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) & 31;
+  const unsigned* own = reinterpret_cast<const unsigned*>(from);
+  alignas(16) unsigned w[2 * words] = {};
+#pragma unroll
+  for (int i = 0; i < words; ++i) w[words + i] = own[i];
+  bool follows = false, is_followed = false;
+  if ((together & (together - 1)) != 0) {
+    const unsigned long long before = __shfl_up_sync(together, start, 1), behind = __shfl_down_sync(together, start, 1);
+    follows = lane > 0 && (together >> (lane - 1) & 1) != 0 && before + sizeof(T) == start;
+    is_followed = lane < 31 && (together >> (lane + 1) & 1) != 0 && start + sizeof(T) == behind;
+#pragma unroll
+    for (int i = 0; i < words; ++i) w[i] = __shfl_up_sync(together, own[i], 1);
+  }
+  // Elements of the first of the two words.
+  const int first = lanes - skip / static_cast<int>(sizeof(E));
+  const E* elements = reinterpret_cast<const E*>(from);
+#pragma unroll
+  for (int i = 0; i < lanes; ++i) {
+    if (i < first ? !follows : !is_followed) store(to + i, elements[i]);
+  }
+  const int left = static_cast<int>(sizeof(T)) - skip;
+#pragma unroll
+  for (int step = words / 2; step > 0; step /= 2) {
+#pragma unroll
+    for (int i = 0; i + step < 2 * words; ++i) w[i] = left & (4 * step) ? w[i + step] : w[i];
+  }
+  if constexpr (sizeof(E) < 4) {
+#pragma unroll
+    for (int i = 0; i < words; ++i) w[i] = __funnelshift_r(w[i], w[i + 1], 8 * (left & 3));
+  }
+  if (follows) store(reinterpret_cast<T*>(start - skip), *reinterpret_cast<T*>(&w[0]));
+}
+template <class T, class E> __device__ inline void store_unaligned(E* to, const T* from) {
+  store_unaligned<T, E>(to, from, [](auto* to, auto value) { *to = value; });
+}
 //@ copy_async :
 // Starts a copy of 4, 8 or 16 bytes from global to shared memory, both aligned to as many.
 template <int bytes> __device__ inline void copy_async(void* to, const void* from) {
