@@ -498,7 +498,7 @@ impl Lowering<'_> {
             inner_extent = self.extent(axis)?;
             let dense = memory_axis.dense;
             if let AxisRef::Indirect(axis) = axes[memory_axis.axis] {
-                let found = self.found_on(axis, inner_extent)?;
+                let found = self.found(axis)?;
                 runs.push(Run { axis: None, found: Some(found), dense, stride });
                 continue;
             }

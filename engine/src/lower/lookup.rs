@@ -6,34 +6,51 @@
 //! read. That an index is one of the axis is checked by who runs the kernel (`runtime::lookups`).
 //! Tables without an element on that axis are refused before kernels are chosen.
 
-use super::context::Lowering;
+use super::context::{Lowering, identifier};
+use crate::axes::AxisRef;
 use crate::diag::{Diagnostic, Result};
-use crate::kernel::{ExprId, IndexOp};
+use crate::kernel::ExprId;
+use crate::num::BinaryOp;
 use crate::schedule::{AxisId, TvId};
 
 impl Lowering<'_> {
     /// Runs `body` with the index at hand at which a lookup reads; other loads have none.
     pub(super) fn looking_up<R>(&mut self, tv: TvId, body: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
-        let Some((_, index)) = self.scheduled.lookup_of(tv) else { return body(self) };
-        let value = self.read(index)?;
-        let found = self.as_index(value);
-        let found = self.b.exprs().as_index(found);
-        let before = self.found.replace(found);
+        let Some((table, index)) = self.scheduled.lookup_of(tv) else { return body(self) };
+        let found = self.found_in(table, index)?;
+        let before = std::mem::replace(&mut self.found, found);
         let result = body(self);
         self.found = before;
         result
     }
 
-    /// The index of the axis that is looked up, of so many elements.
-    pub(super) fn found_on(&mut self, axis: AxisId, extent: ExprId) -> Result<ExprId> {
-        let Some(found) = self.found else {
-            let name = &self.scheduled.axes[axis].name;
-            return Err(Diagnostic::bug(format!("axis {name} is read at no index, since no lookup asks")));
+    /// The index that is data, as one of the axis that is looked up; none where that has one index.
+    fn found_in(&mut self, table: TvId, index: TvId) -> Result<Option<ExprId>> {
+        let axes = self.scheduled.tensors[table].axes.iter();
+        let Some(axis) = axes.into_iter().find_map(|axis| match *axis {
+            AxisRef::Indirect(axis) => Some(axis),
+            AxisRef::Axis(_) | AxisRef::Broadcast(_) => None,
+        }) else {
+            return Ok(None);
         };
-        let (zero, one) = (self.b.int(0), self.b.int(1));
+        let value = self.read(index)?;
+        let value = self.as_index(value);
+        let (extent, one, zero) = (self.extent(axis)?, self.b.int(1), self.b.int(0));
         let last = self.b.exprs().sub(extent, one);
-        let most = self.b.exprs().index(IndexOp::Min, found, last);
-        Ok(self.b.exprs().index(IndexOp::Max, most, zero))
+        let last = self.b.exprs().as_data(last);
+        let most = self.b.exprs().binary(BinaryOp::Minimum, value, last);
+        let found = self.b.exprs().binary(BinaryOp::Maximum, most, zero);
+        let name = format!("{}_at", identifier(&self.scheduled.tensors[table].name));
+        let found = self.b.let_(name, found);
+        Ok(Some(self.b.exprs().as_index(found)))
+    }
+
+    /// The index of an axis that is looked up.
+    pub(super) fn found(&self, axis: AxisId) -> Result<ExprId> {
+        self.found.ok_or_else(|| {
+            let name = &self.scheduled.axes[axis].name;
+            Diagnostic::bug(format!("axis {name} is read at no index, since no lookup asks"))
+        })
     }
 
     /// Whether the index of a lookup may be another one for each lane of a vector.
