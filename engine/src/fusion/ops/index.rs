@@ -61,7 +61,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: ResultLayout::Dense,
             eval: gather_eval,
             decompose: Some(gather_steps),
-            movement: Movement::NEW.alone().picks("x"),
+            movement: Movement::NEW.alone().picks("x").form(Form::Lookup(IndexAxes::Within)),
         },
         "For each position of index the element of x there, but along dim at the position that index holds.",
         "N§2, PyTorch gather",

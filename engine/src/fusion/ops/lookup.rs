@@ -16,6 +16,8 @@ pub enum IndexAxes {
     InPlace,
     /// All, in their places.
     Same,
+    /// All, in their places; the table may be longer on the others. Kernels have it in simpler operations.
+    Within,
     /// All, before the last one of a table of rows.
     BeforeRow,
 }
@@ -29,7 +31,8 @@ pub struct Lookup {
     pub index: usize,
     /// The axis of the table.
     pub axis: usize,
-    axes: IndexAxes,
+    /// Which axes of the result are the index's.
+    pub axes: IndexAxes,
 }
 
 impl Lookup {
@@ -39,13 +42,13 @@ impl Lookup {
         if operand == self.table {
             return match self.axes {
                 IndexAxes::BeforeRow => vec![(rank - 1, output_rank - 1)],
-                IndexAxes::InPlace | IndexAxes::Same => same().filter(|(axis, _)| *axis != self.axis).collect(),
+                _ => same().filter(|(axis, _)| *axis != self.axis).collect(),
             };
         }
         match self.axes {
             _ if operand != self.index => Vec::new(),
             IndexAxes::InPlace => (0..rank).map(|axis| (axis, self.axis)).collect(),
-            IndexAxes::Same | IndexAxes::BeforeRow => same().collect(),
+            _ => same().collect(),
         }
     }
 }
@@ -55,7 +58,7 @@ impl Call {
     pub fn lookup(&self) -> Option<Lookup> {
         let movement = self.movement();
         let (Some(Form::Lookup(axes)), Reads::Picked(table)) = (movement.form, movement.reads) else { return None };
-        if !self.operands("max_norm").is_empty() {
+        if axes == IndexAxes::Within || !self.operands("max_norm").is_empty() {
             return None;
         }
         let index = self.row.params.iter().map(|param| self.operands(param.name));
