@@ -70,9 +70,8 @@ impl Moved<'_> {
         let read: Vec<TensorId> = maker.inputs.iter().filter_map(tensor).collect();
         // The result of a table of rows has other axes: no operand can stand for itself there.
         let of_rows = self.lookup.axes == IndexAxes::BeforeRow;
-        let fits = |tensor: &TensorId| {
-            whole.rank(*tensor) == whole.rank(table) && !(of_rows && self.is_one(*tensor, table))
-        };
+        let fits =
+            |tensor: &TensorId| whole.rank(*tensor) == whole.rank(table) && !(of_rows && self.is_one(*tensor, table));
         (!whole.is_returned(table) && read.iter().all(fits)).then_some(read)
     }
 

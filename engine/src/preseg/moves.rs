@@ -55,7 +55,9 @@ fn is_computed(op: &Op) -> bool {
     match &op.kind {
         OpKind::Call(call) => {
             let looks_up = call.lookup().is_some();
-            looks_up || call.row.random.is_some() || call.primitive().is_some_and(|primitive| primitive.decompose.is_some())
+            looks_up
+                || call.row.random.is_some()
+                || call.primitive().is_some_and(|primitive| primitive.decompose.is_some())
         }
         _ => true,
     }

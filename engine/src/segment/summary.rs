@@ -78,8 +78,7 @@ impl<'a> Dimensions<'a> {
     /// The first node of a tensor, as operand `operand` of an operation reads it.
     fn node(&mut self, tensor: TensorId, reading: Option<(OpId, usize)>) -> usize {
         let is_table = |(op, operand): (OpId, usize)| self.lookup(op).is_some_and(|lookup| lookup.table == operand);
-        let apart =
-            (self.by_use || reading.is_some_and(is_table)) && !self.facts.fusion.is_result_of(tensor, self.ops);
+        let apart = (self.by_use || reading.is_some_and(is_table)) && !self.facts.fusion.is_result_of(tensor, self.ops);
         let next = self.owner.len();
         let node = *self.first.entry((tensor, reading.filter(|_| apart))).or_insert(next);
         if node == next {

@@ -44,10 +44,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: ResultLayout::Dense,
             eval: index_select_eval,
             decompose: None,
-            movement: Movement::NEW
-                .axes(AxisMap::Except("dim"))
-                .picks("x")
-                .form(Form::Lookup(IndexAxes::InPlace)),
+            movement: Movement::NEW.axes(AxisMap::Except("dim")).picks("x").form(Form::Lookup(IndexAxes::InPlace)),
         },
         "x at the positions along an axis that a tensor of rank 0 or 1 lists.",
         "N§2, PyTorch index_select",
@@ -75,11 +72,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: ResultLayout::Dense,
             eval: take_eval,
             decompose: None,
-            movement: Movement::NEW
-                .axes(AxisMap::Except("dim"))
-                .alone()
-                .picks("x")
-                .form(Form::Lookup(IndexAxes::Same)),
+            movement: Movement::NEW.axes(AxisMap::Except("dim")).alone().picks("x").form(Form::Lookup(IndexAxes::Same)),
         },
         "gather of x and index broadcast against each other on the other axes.",
         "N§2, numpy take_along_axis, PyTorch take_along_dim",

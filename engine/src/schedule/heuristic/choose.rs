@@ -7,7 +7,9 @@
 use super::structure::Unscheduled;
 use super::summary::Summary;
 use super::tile::Caching;
-use super::{Sizes, coverage, grid_persistent, heads, images, inner_outer, norm_inner, pointwise, reduction, transpose, tuning};
+use super::{
+    Sizes, coverage, grid_persistent, heads, images, inner_outer, norm_inner, pointwise, reduction, transpose, tuning,
+};
 use crate::diag::{Diagnostic, Result, code};
 use crate::options::CompileCx;
 use crate::schedule::{ArgClass, AxisId, ScheduleBuilder, ScheduledFusion};

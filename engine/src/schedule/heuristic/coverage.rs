@@ -27,7 +27,7 @@ pub(super) fn check_direct(scheduled: &ScheduledFusion) -> Result<(), Refusal> {
 
 /// Whether what is looked up has elements, where something is read of it: no index of an axis without any is right, and
 /// kernels keep indices among those that there are.
-pub(super) fn check_tables(scheduled: &ScheduledFusion, sizes: &Sizes) -> Result<()> {
+pub fn check_tables(scheduled: &ScheduledFusion, sizes: &Sizes) -> Result<()> {
     for (table, _) in scheduled.tensors.ids().filter_map(|tv| scheduled.lookup_of(tv)) {
         let data = &scheduled.tensors[table];
         let empty = |axis: &AxisRef| axis.in_memory().is_some_and(|axis| sizes.extent(scheduled, axis) == 0);

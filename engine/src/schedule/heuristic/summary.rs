@@ -134,8 +134,10 @@ struct MovingAxis {
 fn moving_axes(scheduled: &ScheduledFusion, tv: TvId, layout: &TensorLayout) -> Vec<MovingAxis> {
     let data = &scheduled.tensors[tv];
     let is_indirect = data.axes.iter().any(|axis| matches!(axis, AxisRef::Indirect(_)));
-    let lookup = if is_indirect { scheduled.lookup_in(tv).and_then(|lookup| scheduled.lookup_of(lookup)) } else { None };
-    let by_index: Vec<AxisId> = lookup.map(|(_, index)| scheduled.tensors[index].indexed().collect()).unwrap_or_default();
+    let lookup =
+        if is_indirect { scheduled.lookup_in(tv).and_then(|lookup| scheduled.lookup_of(lookup)) } else { None };
+    let by_index: Vec<AxisId> =
+        lookup.map(|(_, index)| scheduled.tensors[index].indexed().collect()).unwrap_or_default();
     let mut moving: Vec<MovingAxis> = Vec::new();
     for &MemoryAxis { axis, dense, stride_fact } in &layout.order {
         match data.axes[axis] {

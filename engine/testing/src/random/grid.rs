@@ -56,13 +56,7 @@ impl Grid {
     }
 
     /// An input of integers from 0 up to but not including `extent`.
-    pub(super) fn positions(
-        &mut self,
-        draw: &mut Draw,
-        dtype: DType,
-        sizes: &[i64],
-        extent: i64,
-    ) -> Option<Operand> {
+    pub(super) fn positions(&mut self, draw: &mut Draw, dtype: DType, sizes: &[i64], extent: i64) -> Option<Operand> {
         let meta = TensorMeta { dtype, sizes: sizes.to_vec(), strides: strides(draw, sizes) };
         let tensor = HostTensor::strided(meta, |_| Value::Int(draw.below(extent as usize) as i64)).ok()?;
         self.other(draw, tensor)
