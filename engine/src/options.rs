@@ -209,13 +209,16 @@ pub struct RunChecks {
     pub inputs: bool,
     /// Elements of outputs that no thread wrote.
     pub unwritten: bool,
+    /// Indices that data hold and that are none of the axis that they look up: kernels keep them
+    /// within it, and say nothing.
+    pub indices: bool,
 }
 
 impl RunChecks {
     /// Everything.
-    pub const ALL: Self = Self { red_zones: true, inputs: true, unwritten: true };
+    pub const ALL: Self = Self { red_zones: true, inputs: true, unwritten: true, indices: true };
     /// Nothing.
-    pub const NONE: Self = Self { red_zones: false, inputs: false, unwritten: false };
+    pub const NONE: Self = Self { red_zones: false, inputs: false, unwritten: false, indices: false };
 }
 
 impl Default for RunChecks {

@@ -34,13 +34,23 @@ pub enum AxisRef {
     Axis(AxisId),
     /// With one element for all indices.
     Broadcast(AxisId),
+    /// With an element for each index, of which data says the one that is read: loops do not run over it.
+    Indirect(AxisId),
 }
 
 impl AxisRef {
-    /// The axis, if the tensor has an element for each of its indices.
+    /// The axis, if the tensor has an element for each of its indices, and loops say which.
     pub fn indexed(self) -> Option<AxisId> {
         match self {
             AxisRef::Axis(axis) => Some(axis),
+            AxisRef::Broadcast(_) | AxisRef::Indirect(_) => None,
+        }
+    }
+
+    /// The axis along which its elements lie in memory, whoever says which is meant.
+    pub fn in_memory(self) -> Option<AxisId> {
+        match self {
+            AxisRef::Axis(axis) | AxisRef::Indirect(axis) => Some(axis),
             AxisRef::Broadcast(_) => None,
         }
     }

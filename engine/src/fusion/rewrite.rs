@@ -229,6 +229,13 @@ impl<'a> Rewriter<'a> {
         }
     }
 
+    /// A primitive whose arguments are canonical whatever its operands are, of another old tensor in the place of one.
+    pub(crate) fn write_with(&mut self, op: &Op, position: usize, tensor: TensorId) -> Result<Vec<TensorId>> {
+        let mut inputs = self.operands(op)?;
+        inputs[position] = Operand::Tensor(self.tensor(tensor)?);
+        self.builder.push_all(op.kind.clone(), inputs)
+    }
+
     /// A tensor of zeros with the type and axes of an old one.
     pub(super) fn zeros(&mut self, old: TensorId) -> Result<TensorId> {
         let axes = self.axes(old);

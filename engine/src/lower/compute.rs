@@ -166,7 +166,8 @@ impl<'a> Lowering<'a> {
         let terms = self.access_terms(tv)?;
         let inside = self.conjunction(&terms);
         let buffer = self.global(from)?;
-        let address = self.address(from)?;
+        let address = self.looking_up(tv, |l| l.address(from))?;
+        self.origin(tv, "load");
         let name = identifier(&self.scheduled.tensors[tv].name);
         let hint = self.scheduled.tensors[tv].cache_hint;
         let unguarded = self.b.exprs().as_bool(inside) == Some(true);

@@ -40,6 +40,8 @@ pub(super) struct Lowering<'a> {
     pub(super) outside: Outside,
     /// The memory of values.
     pub(super) storage: Storage,
+    /// The index at which the lookup that is made reads its table.
+    pub(super) found: Option<ExprId>,
     /// Loads some of whose vectors reach outside.
     pub(super) partial: BTreeSet<TvId>,
     /// Where blocks and threads stand in the grid reduction at hand.
@@ -85,6 +87,7 @@ impl<'a> Lowering<'a> {
             values: SecondaryMap::new(),
             outside,
             storage,
+            found: None,
             partial: BTreeSet::new(),
             grid: None,
             scratch: SecondaryMap::new(),

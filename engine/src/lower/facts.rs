@@ -58,8 +58,12 @@ impl<'a> Facts<'a> {
         self.scheduled.tensors[tv].memory == Memory::Global
     }
 
-    /// The tensor in global memory that a tensor is a copy of, in registers or shared memory.
+    /// The tensor in global memory that a tensor is a copy of, in registers or shared memory: all of it,
+    /// or what an index says.
     pub(super) fn loaded_from(&self, tv: TvId) -> Option<TvId> {
+        if let Some((table, _)) = self.scheduled.lookup_of(tv) {
+            return Some(table);
+        }
         match &self.scheduled.tensors[tv].op {
             Some(TvOp { compute: Compute::Copy, inputs }) if !self.is_global(tv) => match *inputs.as_slice() {
                 [TvOperand::Tv(from)] if self.is_global(from) => Some(from),

@@ -23,7 +23,7 @@
 //! it so. It is tested before it is divided, before it becomes an inner part, and at roots.
 
 use super::context::{Bound, Lowering};
-use crate::axes::Offset;
+use crate::axes::{AxisRef, Offset};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{Expr, ExprId, IndexOp};
 use crate::num::BinaryOp;
@@ -458,13 +458,12 @@ impl Lowering<'_> {
         let (mut rest, mut last) = (zero, zero);
         for run in runs {
             rest = self.b.exprs().add(rest, last);
-            last = match run.axis {
-                Some(axis) => {
-                    let index = self.index_of(axis)?;
-                    self.b.exprs().mul(index, run.stride)
-                }
-                None => zero,
+            let index = match (run.axis, run.found) {
+                (Some(axis), _) => self.index_of(axis)?,
+                (None, Some(found)) => found,
+                (None, None) => zero,
             };
+            last = self.b.exprs().mul(index, run.stride);
         }
         Ok((rest, last))
     }
@@ -492,16 +491,22 @@ impl Lowering<'_> {
                 };
                 self.stride(input, *memory_axis)
             };
-            let Some(axis) = axes[memory_axis.axis].indexed() else {
+            let Some(axis) = axes[memory_axis.axis].in_memory() else {
                 inner_extent = self.b.int(1);
                 continue;
             };
             inner_extent = self.extent(axis)?;
-            if without.contains(&axis) {
-                runs.push(Run { axis: None, dense: memory_axis.dense, stride });
+            let dense = memory_axis.dense;
+            if let AxisRef::Indirect(axis) = axes[memory_axis.axis] {
+                let found = self.found(axis)?;
+                runs.push(Run { axis: None, found: Some(found), dense, stride });
                 continue;
             }
-            runs.push(Run { axis: Some(axis), dense: memory_axis.dense, stride });
+            if without.contains(&axis) {
+                runs.push(Run { axis: None, found: None, dense, stride });
+                continue;
+            }
+            runs.push(Run { axis: Some(axis), found: None, dense, stride });
             self.join_runs(&mut runs);
         }
         runs.reverse();
@@ -520,7 +525,7 @@ impl Lowering<'_> {
                 _ => return,
             };
             runs.truncate(runs.len() - 2);
-            runs.push(Run { axis: Some(joined), dense: inner.dense, stride: inner.stride });
+            runs.push(Run { axis: Some(joined), found: None, dense: inner.dense, stride: inner.stride });
         }
     }
 }
@@ -528,8 +533,10 @@ impl Lowering<'_> {
 /// Memory axes that one index walks.
 #[derive(Clone, Copy)]
 struct Run {
-    /// The axis whose index it is; none where the index is taken as 0.
+    /// The axis whose index it is; none where the index is data, or taken as 0.
     axis: Option<AxisId>,
+    /// The index that is data.
+    found: Option<ExprId>,
     /// Whether its innermost axis is dense with the next run inwards.
     dense: bool,
     /// Elements from one index to the next.

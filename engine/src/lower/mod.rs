@@ -35,6 +35,7 @@ mod emit;
 mod facts;
 mod grid_reduce;
 mod index;
+mod lookup;
 mod outside;
 mod params;
 mod pipeline;

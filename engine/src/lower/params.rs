@@ -296,7 +296,7 @@ impl Lowering<'_> {
 
     /// The extent of a memory axis: of its root where it is concrete, else 1.
     fn memory_extent(&mut self, axes: &[AxisRef], axis: &MemoryAxis) -> Result<ExprId> {
-        match axes[axis.axis].indexed() {
+        match axes[axis.axis].in_memory() {
             Some(axis) => self.extent(axis),
             None => Ok(self.b.int(1)),
         }

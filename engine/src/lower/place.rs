@@ -385,8 +385,14 @@ impl Placing<'_> {
         if facts.is_random(tv) {
             return (along(tv) && (is_vector || own.parallel == ParallelType::Unroll)).then_some(Wide::Random { tv });
         }
-        let Some(TvOp { compute: Compute::Copy, inputs }) = &tensors[tv].op else { return None };
-        let [TvOperand::Tv(from)] = *inputs.as_slice() else { return None };
+        let copied = match &tensors[tv].op {
+            Some(TvOp { compute: Compute::Copy, inputs }) => match *inputs.as_slice() {
+                [TvOperand::Tv(from)] => Some(from),
+                _ => None,
+            },
+            _ => None,
+        };
+        let from = facts.loaded_from(tv).or(copied)?;
         let in_registers = |tv: TvId| tensors[tv].memory == Memory::Local && along(tv);
         // Lanes of a vector are neighbours in a tile along its rows, and in what a thread has of its own.
         let in_shared = |tv: TvId| match &tensors[tv].tile {

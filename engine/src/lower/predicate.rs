@@ -115,8 +115,13 @@ impl Predicate<'_> {
     fn repair(&mut self, nest: NodeId) -> Option<NodeId> {
         let (tv, loops) = self.tree.nest_of_load(nest)?;
         let data = &self.facts.scheduled.tensors[tv];
-        // What lies outside is never read into a ring.
-        if data.computed_at() + loops != data.loops.len() || data.is_ring() || !self.outside.is_relied_on(tv) {
+        // What lies outside is never read into a ring, and nobody relies on what a lookup leaves there.
+        let is_lookup = self.facts.scheduled.lookup_of(tv).is_some();
+        if is_lookup
+            || data.computed_at() + loops != data.loops.len()
+            || data.is_ring()
+            || !self.outside.is_relied_on(tv)
+        {
             return None;
         }
         let is_wide = |node: &NodeId| matches!(&self.tree.nodes[*node], Node::Wide { wide: Wide::Load(_), .. });

@@ -2,6 +2,7 @@
 //! loop is a vector axis becomes one access where the elements are consecutive
 //! and provably aligned. At the ends of a row a store falls back to single
 //! elements, and a load reads over the end and replaces what is not its own.
+//! A lookup is wide where its index is one for all lanes.
 //! Where alignment cannot be proved, a load of an input takes the two words that it
 //! touches, and a store to an output leaves words that two threads touch to one of them.
 //! Of others an unrolled loop of single elements remains.
@@ -60,16 +61,21 @@ impl Lowering<'_> {
         if self.facts.ring_loop(load.tv).is_some() {
             return self.try_copy_vector(load, own);
         }
+        if self.looks_up_along(load.tv, own.axis) {
+            return Ok(false);
+        }
         let mut emitted = false;
-        self.with_copy(load.from, own, |lowering, memory, width| {
-            // What others write is read in whole words only.
-            let is_input = matches!(lowering.scheduled.tensors[load.from].io, Some(Io::Input(_)));
-            if width.aligned || is_input {
-                let array = (lowering.loaded_array(load)?, lowering.array_index(load.tv)?);
-                let copy = lowering.vector_copy(load.tv, own, (array, memory), width)?;
-                emitted = lowering.emit_vector_load(load, own.axis, &copy)?;
-            }
-            Ok(())
+        self.looking_up(load.tv, |lowering| {
+            lowering.with_copy(load.from, own, |lowering, memory, width| {
+                // What others write is read in whole words only.
+                let is_input = matches!(lowering.scheduled.tensors[load.from].io, Some(Io::Input(_)));
+                if width.aligned || is_input {
+                    let array = (lowering.loaded_array(load)?, lowering.array_index(load.tv)?);
+                    let copy = lowering.vector_copy(load.tv, own, (array, memory), width)?;
+                    emitted = lowering.emit_vector_load(load, own.axis, &copy)?;
+                }
+                Ok(())
+            })
         })?;
         Ok(emitted)
     }

@@ -28,6 +28,7 @@
 mod casts;
 mod cats;
 mod empty;
+mod lookups;
 mod make;
 mod moves;
 mod products;

@@ -54,7 +54,10 @@ fn fuses(whole: &Whole<'_>, op: &Op) -> bool {
 fn is_computed(op: &Op) -> bool {
     match &op.kind {
         OpKind::Call(call) => {
-            call.row.random.is_some() || call.primitive().is_some_and(|primitive| primitive.decompose.is_some())
+            let looks_up = call.lookup().is_some();
+            looks_up
+                || call.row.random.is_some()
+                || call.primitive().is_some_and(|primitive| primitive.decompose.is_some())
         }
         _ => true,
     }

@@ -5,6 +5,7 @@
 //! they lie and when they end stands in the program.
 
 use super::bench::BenchOptions;
+use super::lookups;
 use super::profile::StepCost;
 use crate::backend::sim::SimReport;
 use crate::compile::Plan;
@@ -83,6 +84,9 @@ pub(super) fn run_steps(memory: &mut dyn CallMemory, call: Call<'_>) -> Result<E
     let program = call.program;
     let mut reports = Vec::new();
     for step in &program.steps {
+        if let (Step::Launch(launch), true) = (step, call.checks.indices) {
+            lookups::check(&call, launch, &|value| read_on(&call, memory, value))?;
+        }
         match step {
             Step::Launch(launch) if launch.launch.is_empty() => {
                 launch.outputs.iter().try_for_each(|output| memory.write(*output, Vec::new()))?;
@@ -135,18 +139,21 @@ fn result(call: &Call<'_>, memory: &dyn CallMemory, value: ValueId) -> Result<Ho
 /// into them yet, and they may not be on the device.
 fn evaluate_on(call: &Call<'_>, host: &HostCall, memory: &mut dyn CallMemory) -> Result<()> {
     let mut results = Vec::with_capacity(host.outputs.len());
-    let read = |value: ValueId| {
-        let (root, within) = call.program.root(value);
-        match call.program.values[root].storage {
-            Storage::Input(position) => given(call, position, within, call.program.values[value].bytes()),
-            _ => memory.read(value),
-        }
-    };
+    let read = |value: ValueId| read_on(call, memory, value);
     evaluate(&call.cx, call.program, host, &read, &mut |value, data| {
         results.push((value, data));
         Ok(())
     })?;
     results.into_iter().try_for_each(|(value, data)| memory.write(value, data))
+}
+
+/// Bytes of a value that a step reads, from element 0 on; of an argument as it was given.
+fn read_on(call: &Call<'_>, memory: &dyn CallMemory, value: ValueId) -> Result<Vec<u8>> {
+    let (root, within) = call.program.root(value);
+    match call.program.values[root].storage {
+        Storage::Input(position) => given(call, position, within, call.program.values[value].bytes()),
+        _ => memory.read(value),
+    }
 }
 
 /// Bytes of an argument, from so many behind its element 0 on.

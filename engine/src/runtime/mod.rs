@@ -19,6 +19,7 @@ mod dlpack;
 mod executor;
 mod gpu_timing;
 mod key;
+mod lookups;
 mod on_cuda;
 mod on_sim;
 mod profile;

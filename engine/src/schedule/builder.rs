@@ -201,6 +201,12 @@ impl ScheduleBuilder {
             let message = format!("cache_after of {}, which nothing reads", data.name);
             return Err(Diagnostic::user(code::SCHEDULE_TENSOR, message).note("cache_before is for outputs"));
         }
+        if let Some(lookup) = self.scheduled.lookup_in(tv) {
+            let lookup = &self.scheduled.tensors[lookup].name;
+            let message = format!("cache_after of {}, in which {lookup} is looked up", data.name);
+            return Err(Diagnostic::user(code::SCHEDULE_TENSOR, message)
+                .note("any of its elements may be asked for; the lookup is a copy in registers itself"));
+        }
         self.scheduled.steps.push(Step::CacheAfter { tensor: data.name.clone() });
         let name = self.names.fresh(format!("{}_r", data.name));
         let op = Some(TvOp { compute: Compute::Copy, inputs: vec![TvOperand::Tv(tv)] });
@@ -595,7 +601,7 @@ impl ScheduleBuilder {
     /// Says which caches the accesses to global memory of a tensor's computation use.
     pub fn set_cache_hint(&mut self, tv: TvId, hint: CacheHint) -> Result<()> {
         let loads = self.scheduled.producers(tv).iter().any(|from| self.scheduled.tensors[*from].io.is_some());
-        let copies = |op: &TvOp| op.compute == Compute::Copy;
+        let copies = |op: &TvOp| matches!(op.compute, Compute::Copy | Compute::Lookup);
         let loads = loads && self.scheduled.tensors[tv].op.as_ref().is_some_and(copies);
         let data = &mut self.scheduled.tensors[tv];
         let stores = matches!(data.io, Some(Io::Output(_)));

@@ -182,7 +182,17 @@ impl GraphBuilder {
                     inputs = read.into_iter().filter_map(|position| inputs.get(position).copied()).collect();
                     compute
                 }
-                _ => return Err(Diagnostic::bug(format!("%{name} has no form in schedules, and was not refused"))),
+                _ => match call.lookup() {
+                    Some(lookup) => {
+                        let operands = [lookup.table, lookup.index].map(|position| inputs.get(position).copied());
+                        inputs = operands.into_iter().flatten().collect();
+                        Compute::Lookup
+                    }
+                    None => {
+                        let message = format!("%{name} has no form in schedules, and was not refused");
+                        return Err(Diagnostic::bug(message));
+                    }
+                },
             },
             OpKind::Reduce { op, axes } => {
                 let [TvOperand::Tv(input)] = *inputs.as_slice() else {

@@ -287,6 +287,9 @@ pub enum Compute {
     /// The first of the operands whose axes have an index here, as far as there are any in `within`; else
     /// the next operand, or 0 if there is none. What is padded or joined.
     Join { within: Vec<Vec<AxisId>> },
+    /// The element of the first operand, which is in global memory, that the second one says: along its
+    /// [`AxisRef::Indirect`] axis at that index, along the others where loops are.
+    Lookup,
     /// The position along a root axis; 0 along one of size 1.
     Index { root: Option<AxisId> },
     /// Random numbers by element, counted in row-major order. Operands: the
@@ -585,6 +588,22 @@ impl ScheduledFusion {
     pub fn is_workspace(&self, tv: TvId) -> bool {
         let data = &self.tensors[tv];
         data.memory == Memory::Global && data.io.is_none()
+    }
+
+    /// The table of a lookup in global memory, and the tensor that holds its index; none of other tensors.
+    pub fn lookup_of(&self, tv: TvId) -> Option<(TvId, TvId)> {
+        match &self.tensors[tv].op {
+            Some(TvOp { compute: Compute::Lookup, inputs }) => match *inputs.as_slice() {
+                [TvOperand::Tv(table), TvOperand::Tv(index)] => Some((table, index)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The lookup that reads a tensor as its table, if one does.
+    pub fn lookup_in(&self, table: TvId) -> Option<TvId> {
+        self.tensors.ids().find(|tv| self.lookup_of(*tv).is_some_and(|(read, _)| read == table))
     }
 
     /// Whether a tensor is a reduction.

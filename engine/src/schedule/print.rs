@@ -180,7 +180,7 @@ impl ScheduledFusion {
 
     /// What the steps make of each tensor, a line each: the number by which statements of the kernel
     /// name it (that of the fusion's tensor), its name, its axes (in parentheses where one element
-    /// serves all indices), where it lives, its loops, and how many of them enclose its users too.
+    /// serves all indices, between < and > where data says which), where it lives, its loops, and how many of them enclose its users too.
     fn tensors_text(&self) -> String {
         let mut text = self.relations_text();
         let mut first: BTreeMap<String, &str> = BTreeMap::new();
@@ -188,6 +188,7 @@ impl ScheduledFusion {
             let axis = |axis: &AxisRef| match *axis {
                 AxisRef::Axis(axis) => self.axes[axis].name.clone(),
                 AxisRef::Broadcast(axis) => format!("({})", self.axes[axis].name),
+                AxisRef::Indirect(axis) => format!("<{}>", self.axes[axis].name),
             };
             let axes: Vec<String> = data.axes.iter().map(axis).collect();
             text.push_str(&format!("{} %{} [{}] {}", data.source, data.name, axes.join(", "), data.memory.name()));

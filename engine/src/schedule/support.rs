@@ -4,7 +4,7 @@
 use super::graph::Author;
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::ops::Form;
-use crate::fusion::{AxisKind, Fusion, OpKind};
+use crate::fusion::{AxisKind, Fusion, OpKind, Operand};
 use crate::num::DType;
 
 /// Whether every operation, axis, output and data type of a fusion has a kernel form.
@@ -12,6 +12,7 @@ pub(super) fn check(fusion: &Fusion, by: Author) -> Result<()> {
     for op in fusion.ops.values() {
         if let OpKind::Call(call) = &op.kind
             && call.row.random.is_none()
+            && call.lookup().is_none()
             && !call.movement().form.is_some_and(|form| is_known(form, by))
         {
             let name = &fusion.tensors[op.output()].name;
@@ -20,6 +21,7 @@ pub(super) fn check(fusion: &Fusion, by: Author) -> Result<()> {
         }
     }
     check_types(fusion)?;
+    check_tables(fusion)?;
     if let Some(update) = fusion.updates.first() {
         let name = &fusion.tensors[update.tensor].name;
         let message = format!("`%{name}` is written into an input, which kernels do not do yet");
@@ -56,6 +58,22 @@ fn is_known(form: Form, by: Author) -> bool {
         Author::Caller => is_moved(form),
         Author::Heuristic => is_widened(form),
     }
+}
+
+/// Whether what is looked up is in memory: any of its elements may be asked for.
+fn check_tables(fusion: &Fusion) -> Result<()> {
+    for op in fusion.ops.values() {
+        let table = op.kind.lookup().and_then(|lookup| op.inputs.get(lookup.table).copied());
+        if let Some(Operand::Tensor(table)) = table
+            && fusion.definition(table).is_some()
+        {
+            let names = [table, op.output()].map(|tensor| &fusion.tensors[tensor].name);
+            let message = format!("`%{}` is computed, and read where an index says by `%{}`", names[0], names[1]);
+            return Err(Diagnostic::unsupported(code::NEEDS_SEGMENTS, message)
+                .note("what is looked up must be in memory of the device; split the fusion before it"));
+        }
+    }
+    Ok(())
 }
 
 fn check_types(fusion: &Fusion) -> Result<()> {

@@ -3,7 +3,7 @@
 
 use super::builder::ScheduleBuilder;
 use super::ir::{Memory, RowShift, Step, TvId};
-use crate::axes::{AxisId, ShiftId, Xform};
+use crate::axes::{AxisId, AxisRef, ShiftId, Xform};
 use crate::diag::{Diagnostic, Result, code};
 
 /// Windows of an axis: see [`Xform::Window`].
@@ -90,11 +90,15 @@ impl ScheduleBuilder {
     }
 
     fn need_global(&self, axis: AxisId, reference: TvId) -> Result<()> {
-        if self.scheduled.tensors[reference].memory == Memory::Global {
-            return Ok(());
-        }
-        let (axis, name) = (self.name(axis), &self.scheduled.tensors[reference].name);
-        Err(Diagnostic::user(code::SCHEDULE_AXES, format!("align of {axis} to {name}, which is not in global memory")))
+        let data = &self.scheduled.tensors[reference];
+        let is_table = data.axes.iter().any(|axis| matches!(axis, AxisRef::Indirect(_)));
+        let why = match (data.memory, is_table) {
+            (Memory::Global, false) => return Ok(()),
+            (Memory::Global, true) => "of which an index says where rows are",
+            _ => "which is not in global memory",
+        };
+        let message = format!("align of {} to {}, {why}", self.name(axis), data.name);
+        Err(Diagnostic::user(code::SCHEDULE_AXES, message))
     }
 
     /// A shift is the offset of a row of the reference, which must not depend

@@ -65,12 +65,13 @@ pub(super) fn run_across<'a>(
             continue;
         };
         let rank = fusion.tensors[tensor].axes.len();
-        for input in fusion.tensor_inputs(made) {
+        for (position, operand) in fusion.ops[made].inputs.iter().enumerate() {
+            let Operand::Tensor(input) = *operand else { continue };
             if seen.len() == MOST_SEEN || !seen.insert(input) {
                 continue;
             }
             let mut own = vec![None; fusion.tensors[input].axes.len()];
-            for (a, b) in axis_pairs(&fusion.ops[made].kind, own.len(), rank) {
+            for (a, b) in axis_pairs(&fusion.ops[made].kind, position, own.len(), rank) {
                 own[a] = axes[b];
             }
             stack.push((input, own));

@@ -181,10 +181,10 @@ fn is_product(op: &Op) -> bool {
     matches!(&op.kind, OpKind::Call(call) if matches!(call.movement().form, Some(Form::Matmul | Form::Linear)))
 }
 
-/// Whether kernels take an operation, on some types: of calls, those that make random numbers, pad or join.
+/// Whether kernels take an operation, on some types: of calls, those that make random numbers, look up, pad or join.
 pub(super) fn kernels_take(kind: &OpKind) -> bool {
     match kind {
-        OpKind::Call(call) => call.row.random.is_some() || widens(kind),
+        OpKind::Call(call) => call.row.random.is_some() || call.lookup().is_some() || widens(kind),
         _ => true,
     }
 }

@@ -13,12 +13,15 @@
 //!   then of columns alone.
 //! * Some tensor has all dimensions: one loop nest serves all results.
 //! * A row that is needed again after its reduction fits a block.
+//! * What is looked up is in memory: none of the operations computes it. Each lookup reads it as a tensor of its own, whose
+//!   axis that is looked up is no dimension.
 //!
 //! What passes may still be refused for a limit that the axes do not show (registers,
 //! parameters): whoever cuts a fusion compiles each segment before it counts on it.
 
 use super::facts::OpFacts;
 use crate::axes::axis_pairs;
+use crate::fusion::ops::Lookup;
 use crate::fusion::{AxisKind, OpId, OpKind, Operand, TensorId};
 use crate::util::DisjointSets;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +37,8 @@ pub(super) enum Conflict {
     Space,
     /// A row is too long to be held.
     Row,
+    /// A tensor is computed that is looked up.
+    Table,
 }
 
 /// Whether operations, in order of definition, can be one kernel.
@@ -56,12 +61,14 @@ struct Dimensions<'a> {
     /// Pairs of nodes that are one dimension; whether the axes are of one kind.
     pairs: Vec<(usize, usize, bool)>,
     by_use: bool,
+    /// Nodes that are no dimension: axes that are looked up.
+    looked_up: BTreeSet<usize>,
 }
 
 impl<'a> Dimensions<'a> {
     fn new(facts: &'a OpFacts<'a>, ops: &'a [OpId], by_use: bool) -> Self {
         let (first, owner, pairs) = (BTreeMap::new(), Vec::new(), Vec::new());
-        let mut this = Self { facts, ops, first, owner, pairs, by_use };
+        let mut this = Self { facts, ops, first, owner, pairs, by_use, looked_up: BTreeSet::new() };
         for &op in ops {
             this.add(op);
         }
@@ -70,7 +77,8 @@ impl<'a> Dimensions<'a> {
 
     /// The first node of a tensor, as operand `operand` of an operation reads it.
     fn node(&mut self, tensor: TensorId, reading: Option<(OpId, usize)>) -> usize {
-        let apart = self.by_use && !self.facts.fusion.is_result_of(tensor, self.ops);
+        let is_table = |(op, operand): (OpId, usize)| self.lookup(op).is_some_and(|lookup| lookup.table == operand);
+        let apart = (self.by_use || reading.is_some_and(is_table)) && !self.facts.fusion.is_result_of(tensor, self.ops);
         let next = self.owner.len();
         let node = *self.first.entry((tensor, reading.filter(|_| apart))).or_insert(next);
         if node == next {
@@ -84,6 +92,28 @@ impl<'a> Dimensions<'a> {
         self.facts.fusion.tensors[tensor].axes[axis].kind
     }
 
+    /// Whether a node is a dimension along which its tensor has elements.
+    fn is_moving(&self, node: usize) -> bool {
+        let (tensor, axis) = self.owner[node];
+        self.kind(tensor, axis) == AxisKind::Iteration && !self.looked_up.contains(&node)
+    }
+
+    fn lookup(&self, op: OpId) -> Option<Lookup> {
+        self.facts.fusion.ops[op].kind.lookup()
+    }
+
+    /// Whether one of the operations computes what another one looks up.
+    fn computes_table(&self) -> bool {
+        let fusion = self.facts.fusion;
+        self.ops.iter().any(|op| match (self.lookup(*op), &fusion.ops[*op].inputs) {
+            (Some(lookup), inputs) => matches!(
+                inputs.get(lookup.table),
+                Some(Operand::Tensor(table)) if fusion.is_result_of(*table, self.ops)
+            ),
+            (None, _) => false,
+        })
+    }
+
     fn add(&mut self, id: OpId) {
         let fusion = self.facts.fusion;
         let op = &fusion.ops[id];
@@ -93,13 +123,19 @@ impl<'a> Dimensions<'a> {
             let Operand::Tensor(input) = *operand else { continue };
             let from = self.node(input, Some((id, position)));
             let ranks = [input, output].map(|tensor| fusion.tensors[tensor].axes.len());
-            for (a, b) in axis_pairs(&op.kind, ranks[0], ranks[1]) {
+            if let Some(lookup) = op.kind.lookup().filter(|lookup| lookup.table == position) {
+                self.looked_up.insert(from + lookup.axis);
+            }
+            for (a, b) in axis_pairs(&op.kind, position, ranks[0], ranks[1]) {
                 self.pairs.push((from + a, to + b, self.kind(input, a) == self.kind(output, b)));
             }
         }
     }
 
     fn check(self) -> Result<(), Conflict> {
+        if self.computes_table() {
+            return Err(Conflict::Table);
+        }
         let mut classes = DisjointSets::new(self.owner.len());
         let mut exact = DisjointSets::new(self.owner.len());
         for &(a, b, same_kind) in &self.pairs {
@@ -116,7 +152,7 @@ impl<'a> Dimensions<'a> {
             if own.len() != axes.len() {
                 return Err(Conflict::Axes);
             }
-            widest = widest.max(axes.filter(|axis| self.kind(*tensor, *axis) == AxisKind::Iteration).count());
+            widest = widest.max(axes.filter(|axis| self.is_moving(first + axis)).count());
         }
         if widest != dimensions {
             return Err(Conflict::Space);
@@ -127,10 +163,9 @@ impl<'a> Dimensions<'a> {
     /// How many dimensions there are along which some tensor has elements.
     fn count(&self, classes: &DisjointSets, exact: &DisjointSets) -> Result<usize, Conflict> {
         let mut known: BTreeMap<usize, usize> = BTreeMap::new();
-        for (node, &(tensor, axis)) in self.owner.iter().enumerate() {
+        for node in 0..self.owner.len() {
             let own = exact.root(node);
-            if self.kind(tensor, axis) == AxisKind::Iteration && *known.entry(classes.root(node)).or_insert(own) != own
-            {
+            if self.is_moving(node) && *known.entry(classes.root(node)).or_insert(own) != own {
                 return Err(Conflict::Axes);
             }
         }
@@ -184,18 +219,13 @@ impl<'a> Dimensions<'a> {
 
     /// Dimensions along which some tensor has elements.
     fn moving(&self, classes: &DisjointSets) -> impl Iterator<Item = usize> {
-        let nodes = self.owner.iter().enumerate();
-        nodes
-            .filter(|(_, (tensor, axis))| self.kind(*tensor, *axis) == AxisKind::Iteration)
-            .map(|(node, _)| classes.root(node))
+        (0..self.owner.len()).filter(|node| self.is_moving(*node)).map(|node| classes.root(node))
     }
 
     /// Whether some of these tensors has elements along some of these dimensions.
     fn varies(&self, classes: &DisjointSets, tensors: &BTreeSet<TensorId>, along: &BTreeSet<usize>) -> bool {
-        self.owner.iter().enumerate().any(|(node, &(tensor, axis))| {
-            tensors.contains(&tensor)
-                && self.kind(tensor, axis) == AxisKind::Iteration
-                && along.contains(&classes.root(node))
+        self.owner.iter().enumerate().any(|(node, (tensor, _))| {
+            tensors.contains(tensor) && self.is_moving(node) && along.contains(&classes.root(node))
         })
     }
 

@@ -110,9 +110,11 @@ impl Freezer<'_> {
 
     fn axis_ref(&mut self, node: Node) -> AxisRef {
         let axis = self.axis(node);
-        match self.relations.nodes[node].concrete {
-            true => AxisRef::Axis(axis),
-            false => AxisRef::Broadcast(axis),
+        let data = &self.relations.nodes[node];
+        match (data.concrete, data.looked_up) {
+            (true, false) => AxisRef::Axis(axis),
+            (true, true) => AxisRef::Indirect(axis),
+            (false, _) => AxisRef::Broadcast(axis),
         }
     }
 

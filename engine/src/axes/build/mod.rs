@@ -15,7 +15,8 @@
 //! broadcast meets one dimension), no tensor has two axes in it, and no tensor's axes give it
 //! two indices. Where uses of a tensor need different classes (`x + permute(x)`, `cat(x, x)`, two
 //! shifted slices), a use is given a copy of the tensor, with copies of what it is computed
-//! from: loads, moves, operations on elements, never a reduction.
+//! from: loads, moves, operations on elements, never a reduction. A lookup has a copy of its table
+//! whenever others read it too: the axis that is looked up has no index but the one that data say.
 
 mod closure;
 mod freeze;
@@ -126,10 +127,10 @@ fn sizes(fusion: &Fusion) -> Sizes {
     let mut sizes = Sizes::new(fusion);
     for op in fusion.ops.values().filter(|op| !operations::is_transform(&op.kind)) {
         let to = &fusion.tensors[op.output()].axes;
-        for input in &op.inputs {
+        for (position, input) in op.inputs.iter().enumerate() {
             let Operand::Tensor(tensor) = *input else { continue };
             let from = &fusion.tensors[tensor].axes;
-            for (a, b) in axis_pairs(&op.kind, from.len(), to.len()) {
+            for (a, b) in axis_pairs(&op.kind, position, from.len(), to.len()) {
                 if [from[a].kind, to[b].kind] == [AxisKind::Iteration; 2] {
                     sizes.equate(from[a].extent, to[b].extent);
                 }

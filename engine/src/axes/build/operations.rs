@@ -39,8 +39,11 @@ impl Relations<'_> {
                 Some((Form::Cat, call)) => self.cat(own, call, &from, &to),
                 Some((Form::Reshape, _)) => self.reshape(&from, &to),
                 _ => {
-                    for (a, b) in axis_pairs(&data.kind, from.len(), to.len()) {
+                    for (a, b) in axis_pairs(&data.kind, position, from.len(), to.len()) {
                         self.pair(from[a], to[b]);
+                    }
+                    if let Some(lookup) = data.kind.lookup().filter(|lookup| lookup.table == position) {
+                        self.nodes[from[lookup.axis]].looked_up = true;
                     }
                 }
             }

@@ -2,9 +2,12 @@
 
 use crate::fusion::OpKind;
 
-/// Which axes of an operand of `rank` axes are axes of the result: pairs of
+/// Which axes of an operand, of which there are `rank`, are axes of the result: pairs of
 /// their positions. Of operations that resize or regroup axes all are paired.
-pub fn axis_pairs(kind: &OpKind, rank: usize, output_rank: usize) -> Vec<(usize, usize)> {
+pub fn axis_pairs(kind: &OpKind, operand: usize, rank: usize, output_rank: usize) -> Vec<(usize, usize)> {
+    if let Some(lookup) = kind.lookup() {
+        return lookup.pairs(operand, rank, output_rank);
+    }
     match kind {
         OpKind::Broadcast { flags } => kept(flags).enumerate().collect(),
         OpKind::Squeeze { flags } => kept(flags).enumerate().map(|(to, from)| (from, to)).collect(),

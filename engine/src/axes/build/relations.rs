@@ -33,6 +33,8 @@ pub(super) struct NodeData {
     pub(super) extent: NodeExtent,
     /// Whether it has an index; otherwise it is a broadcast.
     pub(super) concrete: bool,
+    /// Whether that index is data.
+    pub(super) looked_up: bool,
 }
 
 /// `whole = outer * extent(inner) + inner`.
@@ -133,6 +135,7 @@ impl<'a> Relations<'a> {
                 owner: Some((value, position)),
                 extent: NodeExtent::Scalar(axis.extent),
                 concrete: axis.kind != AxisKind::Broadcast,
+                looked_up: false,
             });
         }
     }
@@ -145,7 +148,7 @@ impl<'a> Relations<'a> {
 
     /// An axis that no tensor has.
     pub(super) fn between(&mut self, extent: NodeExtent) -> Node {
-        self.add(NodeData { owner: None, extent, concrete: true })
+        self.add(NodeData { owner: None, extent, concrete: true, looked_up: false })
     }
 
     /// The nodes of a value's axes; none of values that take no part.

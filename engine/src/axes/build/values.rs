@@ -46,7 +46,21 @@ impl<'a> Values<'a> {
             let operands = op.map(|op| fusion.ops[op].inputs.iter().map(operand).collect()).unwrap_or_default();
             all.push(Draft { tensor, op, operands });
         }
-        Self { fusion, all }
+        let mut values = Self { fusion, all };
+        values.set_tables_apart();
+        values
+    }
+
+    /// Gives each lookup a table of its own, where others read it too.
+    fn set_tables_apart(&mut self) {
+        let counts = self.use_counts();
+        for op in self.fusion.ops.values() {
+            let Some(lookup) = op.kind.lookup() else { continue };
+            let own = (Self::of(op.output()), lookup.table);
+            if self.source(own).is_some_and(|table| self.is_input(table) && counts[table] > 1) {
+                self.fork(own);
+            }
+        }
     }
 
     /// The value of a tensor that is no copy.
@@ -88,7 +102,7 @@ impl<'a> Values<'a> {
             OpKind::Reduce { .. } => false,
             OpKind::Call(call) => {
                 let moves = matches!(call.movement().form, Some(Form::Slice | Form::Pad | Form::Cat | Form::Reshape));
-                moves || call.row.random.is_some()
+                moves || call.row.random.is_some() || call.lookup().is_some()
             }
             OpKind::Unary(_)
             | OpKind::Binary(_)

@@ -4,7 +4,8 @@ use super::args::Args;
 use super::cx::{EvalCx, MetaCx};
 use super::draft::CallDraft;
 use super::index::{check_index, rows};
-use super::movement::Movement;
+use super::lookup::IndexAxes;
+use super::movement::{Form, Movement};
 use super::py_form::PyForm;
 use super::reshape::unsigned;
 use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, opt, req};
@@ -31,7 +32,7 @@ pub(super) const ROWS: &[OpRow] = &[OpRow::primitive(
         layout: ResultLayout::Dense,
         eval: embedding_eval,
         decompose: None,
-        movement: Movement::LIBRARY.picks("weight"),
+        movement: Movement::LIBRARY.picks("weight").form(Form::Lookup(IndexAxes::BeforeRow)),
     },
     "The rows of weight that input lists, those with a norm above max_norm scaled down to it; the other \
          parameters are about gradients.",

@@ -8,6 +8,7 @@ use super::call::Attr;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
 use super::draft::CallDraft;
 use super::extents;
+use super::lookup::IndexAxes;
 use super::movement::{AxisMap, Form, Movement, ViewPlace};
 use super::resize::constant_of;
 use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, req};
@@ -17,6 +18,7 @@ use crate::fusion::builder::normal_axis;
 use crate::fusion::meta::{AxisMeta, Shape};
 use crate::fusion::{AxisKind, FusionBuilder, Operand, Src, TensorId};
 use crate::num::{BinaryOp, DType, Value, eval};
+use crate::tensor::HostTensor;
 
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
@@ -42,7 +44,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: ResultLayout::Dense,
             eval: index_select_eval,
             decompose: None,
-            movement: Movement::NEW.axes(AxisMap::Except("dim")).picks("x"),
+            movement: Movement::NEW.axes(AxisMap::Except("dim")).picks("x").form(Form::Lookup(IndexAxes::InPlace)),
         },
         "x at the positions along an axis that a tensor of rank 0 or 1 lists.",
         "N§2, PyTorch index_select",
@@ -55,8 +57,8 @@ pub(super) const ROWS: &[OpRow] = &[
             meta: gather_meta,
             layout: ResultLayout::Dense,
             eval: gather_eval,
-            decompose: None,
-            movement: Movement::NEW.alone().picks("x"),
+            decompose: Some(gather_steps),
+            movement: Movement::NEW.alone().picks("x").form(Form::Lookup(IndexAxes::Within)),
         },
         "For each position of index the element of x there, but along dim at the position that index holds.",
         "N§2, PyTorch gather",
@@ -70,7 +72,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: ResultLayout::Dense,
             eval: take_eval,
             decompose: None,
-            movement: Movement::NEW.axes(AxisMap::Except("dim")).alone().picks("x"),
+            movement: Movement::NEW.axes(AxisMap::Except("dim")).alone().picks("x").form(Form::Lookup(IndexAxes::Same)),
         },
         "gather of x and index broadcast against each other on the other axes.",
         "N§2, numpy take_along_axis, PyTorch take_along_dim",
@@ -142,6 +144,11 @@ fn positions(name: &str, index: &View, axis: usize, size: usize, wraps: bool) ->
         }
     }
     Ok(places)
+}
+
+/// Refuses an index of an axis of so many elements that holds what is no position of it.
+pub fn check_positions(name: &str, index: &HostTensor, axis: usize, size: i64) -> Result<()> {
+    positions(name, &View::load(index), axis, usize::try_from(size).unwrap_or(0), false).map(drop)
 }
 
 // ---- select ----
@@ -312,6 +319,24 @@ fn gather_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
 fn gather_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let (x, index) = (cx.tensor("x")?, cx.tensor("index")?);
     Ok(vec![gathered(cx.call.row.name, x, index, cx.call.axis("dim"))?])
+}
+
+/// The part of x that is as long as index on the other axes, looked up element by element.
+fn gather_steps(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let (x, index) = (b.tensor_operand("gather", args.src("x")?)?, b.tensor_operand("gather", args.src("index")?)?);
+    let dim = normal_axis("gather", args.int("dim").unwrap_or(0), b.rank(x))?;
+    let (sizes, mut ends) = (extents::extents(b, x), extents::extents(b, index));
+    ends[dim] = sizes[dim];
+    let mut part = Operand::Tensor(x);
+    if ends != sizes {
+        let starts = vec![0.into(); ends.len()];
+        let (starts, ends) = (extents::values(starts), extents::values(extents::operands(&ends)));
+        part = extents::call(b, "slice", |args| args.value("x", x).with("starts", starts).with("ends", ends))?;
+    }
+    let taken = extents::call(b, "take_along_axis", |args| {
+        args.value("x", part).value("index", index).with("dim", OpArg::Int(dim as i64))
+    })?;
+    Ok(vec![taken])
 }
 
 /// For each position of index the element of x there, but along an axis at the

@@ -5,6 +5,7 @@
 //! Every primitive says it in its row, so that a new one is asked.
 
 use super::cx::LayoutCx;
+use super::lookup::IndexAxes;
 use crate::diag::Result;
 
 /// A result that is a part of its operand's memory, seen through other strides.
@@ -62,6 +63,8 @@ pub enum Form {
     Reshape,
     /// `x` at one position of `dim`, which is dropped.
     Select,
+    /// The operand that is read in part, at positions along `dim`, or along its first axis, that another operand holds.
+    Lookup(IndexAxes),
     /// Sums over the last axis of the first operand, and the last but one of the second, if it has two.
     Matmul,
     /// Sums over the last axis of both operands.

@@ -26,7 +26,8 @@ impl Check<'_> {
     fn reads_input(&self, tv: TvId, from: TvId) -> Result<()> {
         let data = &self.scheduled.tensors[tv];
         let copies = matches!(&data.op, Some(TvOp { compute: Compute::Copy, .. }));
-        if copies && data.memory != Memory::Global && (data.tile.is_none() || data.is_ring()) {
+        let looks_up = self.scheduled.lookup_of(tv).is_some_and(|(table, index)| table == from && index != from);
+        if (copies || looks_up) && data.memory != Memory::Global && (data.tile.is_none() || data.is_ring()) {
             return Ok(());
         }
         let message = format!(

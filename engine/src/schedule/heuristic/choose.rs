@@ -7,7 +7,9 @@
 use super::structure::Unscheduled;
 use super::summary::Summary;
 use super::tile::Caching;
-use super::{Sizes, grid_persistent, heads, images, inner_outer, norm_inner, pointwise, reduction, transpose, tuning};
+use super::{
+    Sizes, coverage, grid_persistent, heads, images, inner_outer, norm_inner, pointwise, reduction, transpose, tuning,
+};
 use crate::diag::{Diagnostic, Result, code};
 use crate::options::CompileCx;
 use crate::schedule::{ArgClass, AxisId, ScheduleBuilder, ScheduledFusion};
@@ -92,6 +94,7 @@ const HEURISTICS: &[Heuristic] = &[
 pub fn decide(cx: &CompileCx<'_>, unscheduled: &Unscheduled, class: &ArgClass, sizes: &Sizes) -> Result<Decision> {
     tuning::check(cx.options)?;
     let scheduled = &unscheduled.scheduled;
+    coverage::check_tables(scheduled, sizes)?;
     let summary = Summary::new(unscheduled, class, sizes);
     let problem = Problem { cx, summary: &summary, sizes };
     let heuristic = choose(HEURISTICS, &problem, scheduled)?;

@@ -5,6 +5,7 @@ use super::Sizes;
 use super::choose::{Problem, Refusal};
 use super::structure::{Mixed, whole_of};
 use super::summary::Summary;
+use crate::axes::AxisRef;
 use crate::diag::{Diagnostic, Result, code};
 use crate::schedule::{AxisId, ScheduledFusion, Xform};
 
@@ -14,6 +15,29 @@ pub(super) fn check_plain(scheduled: &ScheduledFusion) -> Result<(), Refusal> {
         true => Err(Refusal::Pattern("the fusion pads or joins tensors".to_string())),
         false => Ok(()),
     }
+}
+
+/// Whether nothing is read where data say: few patterns know where that is.
+pub(super) fn check_direct(scheduled: &ScheduledFusion) -> Result<(), Refusal> {
+    match scheduled.tensors.ids().any(|tv| scheduled.lookup_of(tv).is_some()) {
+        true => Err(Refusal::Pattern("the fusion looks elements up".to_string())),
+        false => Ok(()),
+    }
+}
+
+/// Whether what is looked up has elements, where something is read of it: no index of an axis without any is right, and
+/// kernels keep indices among those that there are.
+pub fn check_tables(scheduled: &ScheduledFusion, sizes: &Sizes) -> Result<()> {
+    for (table, _) in scheduled.tensors.ids().filter_map(|tv| scheduled.lookup_of(tv)) {
+        let data = &scheduled.tensors[table];
+        let empty = |axis: &AxisRef| axis.in_memory().is_some_and(|axis| sizes.extent(scheduled, axis) == 0);
+        if data.axes.iter().any(|axis| matches!(axis, AxisRef::Indirect(_)) && empty(axis)) {
+            let message = format!("`%{}` has no element, and is read where an index says", data.name);
+            return Err(Diagnostic::unsupported(code::NEEDS_SEGMENTS, message)
+                .note("a run evaluates such a lookup on the host, which refuses each index"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether all reductions of a fusion, if it has any, reduce over one set of

@@ -29,6 +29,7 @@ use crate::schedule::{AxisId, Compute, Memory, ParallelType, Parts, ScheduleBuil
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "grid_persistent",
     accepts: |problem, scheduled| {
+        coverage::check_direct(scheduled)?;
         let shape = shape_of(problem, scheduled)?;
         match choose(problem, &shape) {
             Some(_) => Ok(()),

@@ -32,6 +32,7 @@ use std::collections::BTreeSet;
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "inner_outer",
     accepts: |problem, scheduled| {
+        coverage::check_direct(scheduled)?;
         let shape = shape_of(problem, scheduled)?;
         match ways(problem, &shape).is_empty() {
             true => Err(Refusal::Pattern("no block holds a row and what it adds up of the columns".to_string())),

@@ -35,6 +35,7 @@ mod transpose;
 mod tuning;
 
 pub use choose::{Decision, Planned, decide, schedule};
+pub use coverage::check_tables;
 pub use grid_persistent::{longest_shared_row, may_share_columns};
 pub use inner_outer::may_add_columns;
 pub use norm_inner::longest_row;

@@ -135,7 +135,8 @@ fn rows_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Rows> {
     while vector > 1 && row < 2 * vector {
         vector /= 2;
     }
-    let full = |tensor: &GlobalTensor| runs(tensor) && tensor.order.len() == order.len();
+    // Rows that are looked up start anywhere, whatever is aligned.
+    let full = |tensor: &GlobalTensor| runs(tensor) && !tensor.is_part && tensor.order.len() == order.len();
     let aligned = summary.globals.iter().filter(|tensor| full(tensor)).all(|t| t.rows_aligned(vector, reduced.len()));
     let mut align = None;
     if !aligned && vector > 1 {
@@ -397,7 +398,7 @@ pub(super) fn is_cheap(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) ->
         Compute::Unary(op) => matches!(op, Abs | Neg | Relu),
         Compute::Binary(op) => matches!(op, Add | Sub | Mul | Maximum | Minimum),
         Compute::Ternary(_) => true,
-        Compute::Random(_) | Compute::Reduce { .. } | Compute::Join { .. } => false,
+        Compute::Random(_) | Compute::Reduce { .. } | Compute::Join { .. } | Compute::Lookup => false,
     };
     cheap && state.producers(tv).into_iter().filter(|producer| along_row(state, *producer, reduced)).count() <= 1
 }

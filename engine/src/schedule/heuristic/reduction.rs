@@ -147,11 +147,13 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     while vector > 1 && (fast_extent < 2 * vector || too_many(vector)) {
         vector /= 2;
     }
-    let aligned = |vector| summary.globals.iter().filter(|t| runs(t)).all(|t| t.rows_aligned(vector, fast.len()));
+    // Rows that are looked up start anywhere, whatever is aligned.
+    let has_rows = |tensor: &GlobalTensor| runs(tensor) && !tensor.is_part;
+    let aligned = |vector| summary.globals.iter().filter(|t| has_rows(t)).all(|t| t.rows_aligned(vector, fast.len()));
     let mut align = None;
     let misaligned = !aligned(vector);
     if misaligned && inner && fast.len() == 1 {
-        align = summary.largest(runs).map(|tensor| tensor.tv);
+        align = summary.largest(has_rows).map(|tensor| tensor.tv);
     }
     let is_written = summary.globals.iter().any(|tensor| runs(tensor) && tensor.is_output);
     // Pairs, or single elements: few kernels for many sizes.

@@ -317,9 +317,9 @@ pub(super) fn element_bytes(scheduled: &ScheduledFusion, reduced: &BTreeSet<Axis
     bytes
 }
 
-/// Whether a tensor is a register copy of an input.
+/// Whether a tensor is a register copy of an input, or of what an index says of one.
 pub(super) fn is_load(scheduled: &ScheduledFusion, tv: TvId) -> bool {
-    let copy = matches!(&scheduled.tensors[tv].op, Some(op) if op.compute == Compute::Copy);
+    let copy = matches!(&scheduled.tensors[tv].op, Some(op) if matches!(op.compute, Compute::Copy | Compute::Lookup));
     let input = |from: &TvId| matches!(scheduled.tensors[*from].io, Some(Io::Input(_)));
     copy && scheduled.tensors[tv].io.is_none() && scheduled.producers(tv).iter().any(input)
 }

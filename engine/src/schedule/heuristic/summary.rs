@@ -9,7 +9,8 @@ use crate::schedule::{ArgClass, AxisId, Io, MemoryAxis, ScheduledFusion, TensorL
 #[derive(Clone, Debug)]
 pub(super) struct GlobalTensor {
     pub(super) tv: TvId,
-    /// Concrete root axes in memory order, slowest first; of a part of an axis ([`AxisGraph::widest`](crate::axes::AxisGraph::widest)) the whole.
+    /// Concrete root axes in memory order, slowest first; of a part of an axis ([`AxisGraph::widest`](crate::axes::AxisGraph::widest)) the whole,
+    /// in place of an axis that is looked up those of the index.
     pub(super) order: Vec<AxisId>,
     /// For each, whether it is dense with the next (the last: stride 1).
     pub(super) dense: Vec<bool>,
@@ -22,7 +23,8 @@ pub(super) struct GlobalTensor {
     /// Number of elements.
     pub(super) elements: i64,
     pub(super) is_output: bool,
-    /// Whether it has a part of some axis only: where its elements are among others' depends on sizes.
+    /// Whether it has a part of some axis only, or is looked up: where its elements are among others' depends on sizes, or on
+    /// data.
     pub(super) is_part: bool,
 }
 
@@ -102,21 +104,60 @@ impl GlobalTensor {
 
 fn global_tensor(scheduled: &ScheduledFusion, sizes: &Sizes, tv: TvId, layout: &TensorLayout) -> GlobalTensor {
     let data = &scheduled.tensors[tv];
-    let indexed = |memory: &MemoryAxis| data.axes[memory.axis].indexed();
-    let moving: Vec<(AxisId, &MemoryAxis)> =
-        layout.order.iter().filter_map(|memory| Some((indexed(memory)?, memory))).collect();
+    let moving = moving_axes(scheduled, tv, layout);
     let whole = |axis: AxisId| whole_of(scheduled, axis).unwrap_or(axis);
-    let is_part = |position: usize| moving.get(position).is_some_and(|(axis, _)| whole(*axis) != *axis);
+    let is_part = |position: usize| moving.get(position).is_some_and(|own| whole(own.axis) != own.axis);
+    let is_looked_up = data.axes.iter().any(|axis| matches!(axis, AxisRef::Indirect(_)));
     GlobalTensor {
         tv,
-        order: moving.iter().map(|(axis, _)| whole(*axis)).collect(),
+        order: moving.iter().map(|own| whole(own.axis)).collect(),
         // A part of an axis is no run with what lies around it.
-        dense: moving.iter().enumerate().map(|(at, (_, memory))| memory.dense && !is_part(at + 1)).collect(),
-        stride_facts: moving.iter().map(|(_, memory)| memory.stride_fact).collect(),
+        dense: moving.iter().enumerate().map(|(at, own)| own.dense && !is_part(at + 1)).collect(),
+        stride_facts: moving.iter().map(|own| own.stride_fact).collect(),
         align: i64::from(layout.align) / data.dtype.bytes() as i64,
         bytes: data.dtype.bytes() as i64,
-        elements: moving.iter().map(|(axis, _)| sizes.extent(scheduled, *axis)).fold(1i64, i64::saturating_mul),
+        elements: moving.iter().map(|own| sizes.extent(scheduled, own.axis)).fold(1i64, i64::saturating_mul),
         is_output: matches!(data.io, Some(Io::Output(_))),
-        is_part: (0..moving.len()).any(is_part),
+        is_part: is_looked_up || (0..moving.len()).any(is_part),
     }
+}
+
+/// An axis along which a kernel reads or writes a tensor in memory.
+struct MovingAxis {
+    axis: AxisId,
+    dense: bool,
+    stride_fact: i64,
+}
+
+/// The axes along which a tensor in memory is read or written, slowest first. An axis that is looked up moves with
+/// those of the index, and what varies with the index has no neighbours.
+fn moving_axes(scheduled: &ScheduledFusion, tv: TvId, layout: &TensorLayout) -> Vec<MovingAxis> {
+    let data = &scheduled.tensors[tv];
+    let is_indirect = data.axes.iter().any(|axis| matches!(axis, AxisRef::Indirect(_)));
+    let lookup =
+        if is_indirect { scheduled.lookup_in(tv).and_then(|lookup| scheduled.lookup_of(lookup)) } else { None };
+    let by_index: Vec<AxisId> =
+        lookup.map(|(_, index)| scheduled.tensors[index].indexed().collect()).unwrap_or_default();
+    let mut moving: Vec<MovingAxis> = Vec::new();
+    for &MemoryAxis { axis, dense, stride_fact } in &layout.order {
+        match data.axes[axis] {
+            AxisRef::Axis(axis) => {
+                let dense = dense && !by_index.contains(&axis);
+                moving.push(MovingAxis { axis, dense, stride_fact });
+            }
+            AxisRef::Indirect(_) => {
+                if let Some(before) = moving.last_mut() {
+                    before.dense = false;
+                }
+                let others = by_index.iter().copied().filter(|axis| !data.has_root(*axis));
+                let before = moving.len();
+                moving.extend(others.map(|axis| MovingAxis { axis, dense: true, stride_fact }));
+                if let Some(last) = moving[before..].last_mut() {
+                    last.dense = false;
+                }
+            }
+            AxisRef::Broadcast(_) => {}
+        }
+    }
+    moving
 }

@@ -147,12 +147,16 @@ impl Caching {
     }
 }
 
-/// Reads every input into registers; returns the copies.
+/// Reads every input into registers; returns the copies, lookups among them.
 pub(super) fn cache_inputs(builder: &mut ScheduleBuilder, caching: Caching) -> Result<Vec<TvId>> {
     let roots = whole_roots(builder.state());
     let mut caches = Vec::new();
     for input in builder.inputs() {
-        let cache = builder.cache_after(input)?;
+        // A lookup is a copy of what it reads.
+        let cache = match builder.state().lookup_in(input) {
+            Some(lookup) => lookup,
+            None => builder.cache_after(input)?,
+        };
         let data = &builder.state().tensors[input];
         let own: Vec<AxisId> = data.indexed().filter_map(|axis| whole_of(builder.state(), axis)).collect();
         let once = roots.iter().all(|root| own.contains(root));

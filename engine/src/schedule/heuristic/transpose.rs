@@ -56,6 +56,7 @@ pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "transpose",
     accepts: |problem, scheduled| {
         coverage::check_plain(scheduled)?;
+        coverage::check_direct(scheduled)?;
         if !problem.summary.structure.reduced.is_empty() {
             return Err(Refusal::Pattern("the fusion has reductions".to_string()));
         }

@@ -5,7 +5,7 @@ use super::Drawer;
 use engine::diag::{Diagnostic, Result};
 use engine::fusion::ops::{Args, OpArg, find};
 use engine::fusion::{AxisKind, Operand, Src, TensorId};
-use engine::num::{DType, Value};
+use engine::num::{BinaryOp, DType, Value};
 
 /// The families that are drawn.
 const FAMILIES: usize = 12;
@@ -147,6 +147,11 @@ impl Drawer<'_> {
     /// Positions below `size`, a tensor of the given shape.
     fn positions(&mut self, like: &[i64], size: i64) -> Result<Operand> {
         let extents: Vec<Src> = like.iter().map(|&n| n.into()).collect();
+        let axis = self.pick(like.len() + 1);
+        if size > 1 && axis < like.len() {
+            let places = self.builder.index(&extents, axis as i64)?;
+            return self.builder.binary(BinaryOp::Remainder, places, size);
+        }
         let position = if size > 1 { self.pick(2) as i64 } else { 0 };
         self.builder.full(&extents, position, DType::I64)
     }

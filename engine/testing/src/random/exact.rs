@@ -8,8 +8,8 @@ use engine::fusion::Operand;
 use engine::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp};
 use engine::options::Options;
 
-const INTEGERS: &[DType] = &[DType::I32, DType::I64, DType::I64, DType::I8, DType::U8, DType::I32];
-const FLOATS: &[DType] = &[DType::F32, DType::BF16, DType::F64, DType::F16, DType::F32];
+pub(super) const INTEGERS: &[DType] = &[DType::I32, DType::I64, DType::I64, DType::I8, DType::U8, DType::I32];
+pub(super) const FLOATS: &[DType] = &[DType::F32, DType::BF16, DType::F64, DType::F16, DType::F32];
 
 /// Of integers; what has no integer form is left out.
 const INTEGER_UNARY: &[UnaryOp] = &[
@@ -103,7 +103,7 @@ pub(super) fn integers(draw: &mut Draw) -> Option<Drawn> {
     Some(Drawn { kind: DrawKind::Integers, fusion, args, options: options(draw), measure: Measure::Exact })
 }
 
-fn integer_operation(grid: &mut Grid, draw: &mut Draw) -> Option<Operand> {
+pub(super) fn integer_operation(grid: &mut Grid, draw: &mut Draw) -> Option<Operand> {
     let x = grid.value(draw);
     let dtype = grid.builder.dtype(x);
     let made = match draw.below(16) {
@@ -159,7 +159,7 @@ pub(super) fn floats(draw: &mut Draw) -> Option<Drawn> {
     Some(Drawn { kind: DrawKind::Floats, fusion, args, options, measure: Measure::Exact })
 }
 
-fn float_operation(grid: &mut Grid, draw: &mut Draw, divides: bool) -> Option<Operand> {
+pub(super) fn float_operation(grid: &mut Grid, draw: &mut Draw, divides: bool) -> Option<Operand> {
     const UNARY: &[UnaryOp] = &[
         UnaryOp::Abs,
         UnaryOp::Neg,
@@ -215,6 +215,6 @@ fn float_operation(grid: &mut Grid, draw: &mut Draw, divides: bool) -> Option<Op
     made.ok()
 }
 
-fn options(draw: &mut Draw) -> Options {
+pub(super) fn options(draw: &mut Draw) -> Options {
     Options { force_index64: draw.once_in(8), self_check: false, ..Options::default() }
 }

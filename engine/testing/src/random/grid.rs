@@ -49,6 +49,35 @@ impl Grid {
         Some(())
     }
 
+    /// An input of its own sizes, in any layout, which is none of the grid's values.
+    pub(super) fn table(&mut self, draw: &mut Draw, dtype: DType, sizes: &[i64]) -> Option<Operand> {
+        let tensor = laid_out(draw, dtype, sizes)?;
+        self.other(draw, tensor)
+    }
+
+    /// An input of integers from 0 up to but not including `extent`.
+    pub(super) fn positions(&mut self, draw: &mut Draw, dtype: DType, sizes: &[i64], extent: i64) -> Option<Operand> {
+        let meta = TensorMeta { dtype, sizes: sizes.to_vec(), strides: strides(draw, sizes) };
+        let tensor = HostTensor::strided(meta, |_| Value::Int(draw.below(extent as usize) as i64)).ok()?;
+        self.other(draw, tensor)
+    }
+
+    /// An input that is none of the grid's values.
+    fn other(&mut self, draw: &mut Draw, tensor: HostTensor) -> Option<Operand> {
+        let dims: Vec<AxisDecl> = tensor
+            .sizes()
+            .iter()
+            .map(|&size| match draw.below(2) {
+                _ if size == 1 => AxisDecl::Broadcast,
+                0 => AxisDecl::Const(size),
+                _ => AxisDecl::Symbolic,
+            })
+            .collect();
+        let x = self.builder.tensor(&format!("x{}", self.args.len()), tensor.dtype(), &dims).ok()?;
+        self.args.push(Arg::Tensor(tensor));
+        Some(x)
+    }
+
     /// An input scalar.
     pub(super) fn scalar(&mut self, draw: &mut Draw, dtype: DType) -> Option<()> {
         let name = format!("a{}", self.args.len());

@@ -5,11 +5,12 @@
 //! draws: integers of every width from `iota`, scalars and memory, with every
 //! operation on them; floats under operations that round once, on subnormal and
 //! other special numbers; functions of tiny and huge arguments that are scaled
-//! back; random numbers; reductions and normalisations in any layout.
+//! back; random numbers; reductions and normalisations in any layout; elements that are looked up.
 
 mod exact;
 mod general;
 mod grid;
+mod lookups;
 mod memory;
 mod noise;
 mod products;
@@ -43,16 +44,19 @@ pub enum DrawKind {
     Noise,
     /// Elementwise operations, reductions and normalisations in any layout.
     General,
+    /// Elements that an index says, with what is computed of them.
+    Lookups,
 }
 
 impl DrawKind {
     /// All kinds with how often each is drawn.
-    const SHARES: [(DrawKind, usize); 5] = [
+    const SHARES: [(DrawKind, usize); 6] = [
         (DrawKind::Integers, 40),
         (DrawKind::Floats, 20),
         (DrawKind::Scaled, 10),
         (DrawKind::Noise, 3),
-        (DrawKind::General, 27),
+        (DrawKind::General, 19),
+        (DrawKind::Lookups, 8),
     ];
 }
 
@@ -114,6 +118,7 @@ pub fn draw_kind(kind: DrawKind, seed: u64) -> Option<Drawn> {
         DrawKind::Scaled => scaled::scaled(&mut draw),
         DrawKind::Noise => noise::noise(&mut draw),
         DrawKind::General => general::general(&mut draw),
+        DrawKind::Lookups => lookups::lookups(&mut draw),
     }
 }
 

@@ -69,6 +69,16 @@ const FUSIONS: &[(&[usize], &str)] = &[
         "%n = size %a axis(0)\n%m = size %a axis(1)\n%k = size %a axis(2)\n%p = mul %m, %k\n%0 = reshape [%n, %p] %a\n%1 = sum %0 axes(1)\nreturn %1",
     ),
     (&[2], "%s = sum %a axes(1) keepdim\n%0 = sub %a, %s\n%1 = reshape [-1] %0\nreturn %1"),
+    (
+        &[2, 2],
+        "%c = cast %b i64\n%r = abs %c\n%n = size %a axis(1)\n%i = remainder %r, %n\n\
+         %0 = take_along_axis %a, %i dim(1)\n%1 = add %0, %b\nreturn %1",
+    ),
+    (
+        &[2, 1],
+        "%c = cast %b i64\n%r = abs %c\n%n = size %a axis(0)\n%i = remainder %r, %n\n\
+         %0 = index_select %a, %i dim(0)\n%1 = neg %0\n%2 = sum %1 axes(1)\nreturn %1, %2",
+    ),
 ];
 
 /// More than any index is: past 32 bits once doubled, once read, and past 64 once doubled.

@@ -1,0 +1,98 @@
+//! Whether a launch looks up what there is: the check of a run that is checked.
+//!
+//! Kernels keep an index among those of the axis that it looks up, and say nothing where it is none of
+//! them. So a checked run computes, before the launch, each index of the kernel's lookups on the host, as far as
+//! the kernel computes it itself, and refuses what the reference refuses, in its words.
+
+use super::executor::Call;
+use crate::diag::{Diagnostic, Result};
+use crate::fusion::{self, Bindings, Fusion, OpId, Operand, TensorId};
+use crate::program::{Launch, ValueId};
+use crate::refeval;
+use crate::tensor::{Arg, ArgMeta, HostTensor};
+use std::collections::BTreeSet;
+
+/// Reads a value from its first element on.
+type Read<'a> = &'a dyn Fn(ValueId) -> Result<Vec<u8>>;
+
+/// Fails with `E0310` if an index of a lookup is none of the axis that it looks up.
+pub(super) fn check(call: &Call<'_>, launch: &Launch, read: Read<'_>) -> Result<()> {
+    let Some(segment) = launch.segment.map(|number| &call.program.segments.segments[number]) else { return Ok(()) };
+    let decomposed = fusion::decomposes(&segment.fusion).then(|| fusion::decompose(&segment.fusion)).transpose()?;
+    let fusion = decomposed.as_ref().map_or(&*segment.fusion, |decomposed| &decomposed.fusion);
+    if !fusion.ops.values().any(|op| op.kind.lookup().is_some()) {
+        return Ok(());
+    }
+    let metas: Vec<ArgMeta> = call.args.iter().map(Arg::meta).collect();
+    let whole = call.program.segments.bind(&metas)?;
+    let meta = |(operand, value): (&Operand, &Option<ValueId>)| match (operand, value) {
+        (Operand::Tensor(_), Some(value)) => Ok(ArgMeta::Tensor(call.program.values[*value].meta.clone())),
+        (Operand::Scalar(scalar), _) => Ok(ArgMeta::Scalar(whole.scalar(*scalar))),
+        (Operand::Tensor(_), None) => Err(Diagnostic::bug("a tensor that a kernel reads is no value")),
+    };
+    let metas: Vec<ArgMeta> = segment.inputs.iter().zip(&launch.inputs).map(meta).collect::<Result<_>>()?;
+    let bindings = fusion::bind_derived(fusion, &metas)?;
+    let checker = Checker { fusion, metas, bindings, values: &launch.inputs, read };
+    fusion.ops.ids().try_for_each(|op| checker.check(op))
+}
+
+/// The fusion of a launch, and what it is given.
+struct Checker<'a> {
+    fusion: &'a Fusion,
+    metas: Vec<ArgMeta>,
+    bindings: Bindings,
+    values: &'a [Option<ValueId>],
+    read: Read<'a>,
+}
+
+impl Checker<'_> {
+    fn check(&self, op: OpId) -> Result<()> {
+        let data = &self.fusion.ops[op];
+        let Some(lookup) = data.kind.lookup() else { return Ok(()) };
+        let [Operand::Tensor(table), Operand::Tensor(index)] = [lookup.table, lookup.index].map(|at| data.inputs[at])
+        else {
+            return Err(Diagnostic::bug(format!("{} looks no tensor up", data.kind.name())));
+        };
+        let size = self.bindings.sizes(self.fusion, table)[lookup.axis];
+        let index = self.value(index)?;
+        fusion::ops::check_positions(data.kind.name(), &index, lookup.axis, size)
+    }
+
+    /// A tensor as the reference computes it.
+    fn value(&self, tensor: TensorId) -> Result<HostTensor> {
+        if self.fusion.definition(tensor).is_none() {
+            return match self.argument(Operand::Tensor(tensor))? {
+                Arg::Tensor(tensor) => Ok(tensor),
+                Arg::Scalar(_) => Err(Diagnostic::bug("a tensor is given as a scalar")),
+            };
+        }
+        let part = fusion::part(self.fusion, "_index", &self.made_for(tensor), &[tensor])?;
+        let args = part.inputs.iter().map(|operand| self.argument(*operand)).collect::<Result<Vec<_>>>()?;
+        let results = refeval::evaluate(&part.fusion, &args)?;
+        results.into_iter().next().ok_or_else(|| Diagnostic::bug("an index has no value"))
+    }
+
+    /// The operations that a tensor is computed by, in order of definition.
+    fn made_for(&self, tensor: TensorId) -> Vec<OpId> {
+        let (mut ops, mut open) = (BTreeSet::new(), vec![tensor]);
+        while let Some(op) = open.pop().map(|tensor| self.fusion.definition(tensor)) {
+            if let Some(op) = op.filter(|op| ops.insert(*op)) {
+                open.extend(self.fusion.tensor_inputs(op));
+            }
+        }
+        ops.into_iter().collect()
+    }
+
+    fn argument(&self, operand: Operand) -> Result<Arg> {
+        let tensor = match operand {
+            Operand::Scalar(scalar) => return Ok(Arg::Scalar(self.bindings.scalar(scalar))),
+            Operand::Tensor(tensor) => tensor,
+        };
+        let position = self.fusion.inputs.iter().position(|input| *input == Operand::Tensor(tensor));
+        let given = position.and_then(|at| Some((self.metas.get(at)?, self.values.get(at).copied().flatten()?)));
+        let Some((ArgMeta::Tensor(meta), value)) = given else {
+            return Err(Diagnostic::bug(format!("`%{}` is not given", self.fusion.tensors[tensor].name)));
+        };
+        Ok(Arg::Tensor(HostTensor { meta: meta.clone(), data: (self.read)(value)?, offset: 0 }))
+    }
+}
