@@ -2,7 +2,7 @@
 //!
 //! A device copies rows of bytes, some of them in one call. Elements that lie apart on either side would take a call for each
 //! column, so such a copy becomes the kernel of another fusion, which moves integers as large as the elements. Kernels have none of
-//! 2 and of 16 bytes: these are pairs. What kernels compute with needs no such help: its copies are segments of kernels from the
+//! 16 bytes: these are pairs. What kernels compute with needs no such help: its copies are segments of kernels from the
 //! start. So that other fusion, all of whose types kernels have, has no such copies itself, and this ends.
 //!
 //! In: a program. Out: the same with launches instead of those copies. Nothing else of it changes.
@@ -67,9 +67,6 @@ impl Program {
         }
         let ranks = dense_ranks(to).filter(|_| takes_many_calls(from, to))?;
         let (integer, pair) = match from.dtype.bytes() {
-            1 => (DType::I8, None),
-            2 => (DType::I8, Some(2)),
-            4 => (DType::I32, None),
             8 => (DType::I64, None),
             16 => (DType::I64, Some(2)),
             _ => return None,

@@ -147,41 +147,45 @@ impl Exprs<'_> {
         if from == to {
             return a;
         }
+        if let Some((section, _)) = narrow_float(from) {
+            self.lib(section);
+            let a = PrintedExpr::call("to_float", &[&a]);
+            return self.cast(a, F32, to);
+        }
+        if let (F32, Some((_, function))) = (from, narrow_float(to)) {
+            return PrintedExpr::call(self.lib(function), &[&a]);
+        }
         match (from, to) {
-            (BF16, _) => {
-                self.lib("bf16_to_float");
-                let a = PrintedExpr::call("to_float", &[&a]);
-                self.cast(a, F32, to)
-            }
-            (F16, _) => {
-                self.lib("half_to_float");
-                let a = PrintedExpr::call("to_float", &[&a]);
-                self.cast(a, F32, to)
-            }
-            (F64 | I64, BF16 | F16) => {
+            // Rounded once: what the first rounding loses, the second must know.
+            (F64 | I64 | Index, _) if to.is_reduced_float() => {
                 let a = PrintedExpr::call(self.lib("round_to_odd"), &[&a]);
                 self.cast(a, F32, to)
             }
-            (I32, BF16) => {
-                let wide = self.cast(a, I32, I64);
-                self.cast(wide, I64, BF16)
+            (U64, _) if to.is_reduced_float() => {
+                let a = PrintedExpr::call(self.lib("round_to_odd_unsigned"), &[&a]);
+                self.cast(a, F32, to)
             }
-            (_, BF16) => {
-                let a = self.cast(a, from, F32);
-                PrintedExpr::call(self.lib("to_bf16"), &[&a])
+            // The others have no such large numbers, or what is too large for them.
+            (I32 | U32, BF16 | F8E8M0FNU) => {
+                let wide = self.cast(a, from, I64);
+                self.cast(wide, I64, to)
             }
-            (_, F16) => {
+            _ if to.is_reduced_float() => {
                 let a = self.cast(a, from, F32);
-                PrintedExpr::call(self.lib("to_half"), &[&a])
+                self.cast(a, F32, to)
             }
             (_, Bool) => {
                 let zero = self.zero(from);
                 compare("!=", Prec::Equality, &a, &zero)
             }
-            (F32 | F64, I64) => PrintedExpr::call(self.lib("to_long"), &[&a]),
+            (F32 | F64, I64 | Index) => PrintedExpr::call(self.lib("to_long"), &[&a]),
             (F32 | F64, I32) => PrintedExpr::call(self.lib("to_int"), &[&a]),
             (F32 | F64, I8) => PrintedExpr::call(self.lib("to_i8"), &[&a]),
             (F32 | F64, U8) => PrintedExpr::call(self.lib("to_u8"), &[&a]),
+            (F32 | F64, I16) => PrintedExpr::call(self.lib("to_i16"), &[&a]),
+            (F32 | F64, U16) => PrintedExpr::call(self.lib("to_u16"), &[&a]),
+            (F32 | F64, U32) => PrintedExpr::call(self.lib("to_u32"), &[&a]),
+            (F32 | F64, U64) => PrintedExpr::call(self.lib("to_u64"), &[&a]),
             _ => {
                 let name = self.type_name(to);
                 PrintedExpr::new(format!("({name}){}", a.at(Prec::Prefix)), Prec::Prefix)
@@ -217,7 +221,8 @@ impl Exprs<'_> {
     /// Integers and truth values.
     fn unary_int(&mut self, op: UnaryOp, a: PrintedExpr, dtype: DType) -> PrintedExpr {
         use UnaryOp::*;
-        let signed = matches!(dtype, DType::I64 | DType::I32 | DType::I8);
+        let signed = dtype.is_int() && !dtype.is_unsigned();
+        self.note_held(dtype);
         match op {
             Ceil | Floor | Round | Trunc | Real => a,
             IsFinite | IsReal => PrintedExpr::primary("true"),
@@ -302,7 +307,7 @@ impl Exprs<'_> {
     /// Brings the result of integer arithmetic on a type narrower than `int` back to it.
     fn narrow(&mut self, result: PrintedExpr, dtype: DType) -> PrintedExpr {
         match dtype {
-            DType::I8 | DType::U8 => {
+            DType::I8 | DType::U8 | DType::I16 | DType::U16 => {
                 let name = self.type_name(dtype);
                 PrintedExpr::new(format!("({name}){}", result.at(Prec::Prefix)), Prec::Prefix)
             }
@@ -314,7 +319,7 @@ impl Exprs<'_> {
         let dtype = self.kernel.exprs.dtype(left);
         let (a, b) = (self.text(left), self.text(right));
         match dtype {
-            DType::F16 | DType::BF16 => {
+            _ if dtype.is_reduced_float() => {
                 let (a, b) = (self.cast(a, dtype, DType::F32), self.cast(b, dtype, DType::F32));
                 let result = self.binary_float(op, a, b, DType::F32);
                 if op.is_predicate() { result } else { self.cast(result, DType::F32, dtype) }
@@ -428,6 +433,7 @@ impl Exprs<'_> {
         if let Some(text) = comparison(op, &a, &b) {
             return text;
         }
+        self.note_held(dtype);
         let function = match op {
             Add => "wrap_add",
             Sub => "wrap_sub",
@@ -439,6 +445,8 @@ impl Exprs<'_> {
             Pow => "int_pow",
             Gcd => "int_gcd",
             ShiftLeft => "shift_left",
+            // Without a sign it brings in zeros; `shift_right` takes 64 bits for a number with one.
+            ShiftRight if dtype == DType::U64 => "shift_right_zero",
             ShiftRight => "shift_right",
             // Comparisons returned above.
             LogicalShiftRight | Eq | Ge | Gt | Le | Lt | Ne => "shift_right_zero",
@@ -506,14 +514,37 @@ impl Exprs<'_> {
         }
     }
 
-    /// Keeps the assembler from making one instruction of a choice between two bytes and a
+    /// Keeps the assembler from making one instruction of a choice between two integers of at most 16 bits and a
     /// comparison of what was chosen: see `held` in the library.
     fn hold_bytes(&mut self, chosen: PrintedExpr, dtype: DType) -> PrintedExpr {
         match dtype {
-            DType::I8 | DType::U8 => PrintedExpr::call(self.lib("held"), &[&chosen]),
+            DType::I8 | DType::U8 | DType::I16 | DType::U16 => {
+                self.note_held(dtype);
+                PrintedExpr::call(self.lib("held"), &[&chosen])
+            }
             _ => chosen,
         }
     }
+
+    /// Notes that functions on such integers may hold them.
+    fn note_held(&mut self, dtype: DType) {
+        if matches!(dtype, DType::I16 | DType::U16 | DType::U32) {
+            self.lib("held_others");
+        }
+    }
+}
+
+/// The library's functions between `f32` and a narrower float: from it, by the section's name, and to it.
+const fn narrow_float(dtype: DType) -> Option<(&'static str, &'static str)> {
+    Some(match dtype {
+        DType::BF16 => ("bf16_to_float", "to_bf16"),
+        DType::F16 => ("half_to_float", "to_half"),
+        DType::F8E4M3FN => ("e4m3_to_float", "to_e4m3"),
+        DType::F8E5M2 => ("e5m2_to_float", "to_e5m2"),
+        DType::F8E8M0FNU => ("e8m0_to_float", "to_e8m0"),
+        DType::F4E2M1FN => ("e2m1_to_float", "to_e2m1"),
+        _ => return None,
+    })
 }
 
 /// Comparisons look the same for all types.

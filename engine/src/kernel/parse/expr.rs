@@ -73,7 +73,7 @@ impl<'a> KernelParser<'a> {
         }
         match name {
             "true" | "false" => Ok(self.exprs.bool(name == "true")),
-            "nan" | "inff64" | "inff32" | "inff16" | "infbf16" => {
+            "nan" | "inff64" | "inff32" | "inff16" | "infbf16" | "inff8e5m2" => {
                 *cursor = before;
                 self.constant(cursor, false)
             }

@@ -21,9 +21,23 @@ fn samples(dtype: DType) -> Vec<Value> {
                 .map(Value::Float)
                 .collect()
         }
-        DTypeClass::Int => [0, 1, -1, 2, 3, 7, 31, 32, 63, 64, 127, 128, 255, -128, i64::MAX, i64::MIN]
+        DTypeClass::Int => [0, 1, -1, 2, 3, 7, 15, 16, 31, 32, 63, 64, 127, 128, 255, -128, i64::MAX, i64::MIN]
             .into_iter()
-            .chain([i32::MAX.into(), i32::MIN.into(), 1 << 24, (1 << 24) + 1, (1 << 53) + 1, (1 << 62) + 3])
+            .chain([
+                i32::MAX.into(),
+                i32::MIN.into(),
+                u32::MAX.into(),
+                32767,
+                -32768,
+                65535,
+                464,
+                465,
+                61440,
+                1 << 24,
+                (1 << 24) + 1,
+                (1 << 53) + 1,
+                (1 << 62) + 3,
+            ])
             .map(Value::Int)
             .collect(),
         DTypeClass::Bool => vec![Value::Bool(false), Value::Bool(true)],
@@ -174,6 +188,32 @@ fn sixteen_bit_conversions_agree_on_every_pattern() {
             }
         }
     }
+}
+
+/// A conversion from `f32` on every exponent and around every rounding boundary of 8 bits agrees with the reference.
+fn check_narrow(dtype: DType, narrow: fn(f32) -> u32, widen: fn(u32) -> f32) {
+    for exponent in 0..512u32 {
+        for fraction in (0..1u32 << 23).step_by(1 << 18) {
+            for nudge in [0, 1, u32::MAX] {
+                let value = f32::from_bits((exponent << 23 | fraction).wrapping_add(nudge));
+                let wanted = encode(dtype, Value::Float(value.into()))[0];
+                assert_eq!(narrow(value), wanted.into(), "{value:e} as {dtype}");
+            }
+        }
+    }
+    for code in 0..=u8::MAX {
+        let wanted = read(dtype, &[code], 0).unwrap().as_f64() as f32;
+        assert_eq!(widen(code.into()).to_bits(), wanted.to_bits(), "{code:#04x} of {dtype}");
+    }
+}
+
+#[test]
+fn conversions_of_eight_bits_agree_with_the_reference() {
+    use simcore::convert::*;
+    check_narrow(DType::F8E4M3FN, f32_to_f8e4m3fn, f8e4m3fn_to_f32);
+    check_narrow(DType::F8E5M2, f32_to_f8e5m2, f8e5m2_to_f32);
+    check_narrow(DType::F8E8M0FNU, f32_to_f8e8m0fnu, f8e8m0fnu_to_f32);
+    check_narrow(DType::F4E2M1FN, f32_to_f4e2m1fn, f4e2m1fn_to_f32);
 }
 
 #[test]
