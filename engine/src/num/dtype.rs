@@ -114,6 +114,7 @@ impl DType {
         DType::I8,
         DType::U8,
         DType::Bool,
+        DType::C64,
         DType::F8E4M3FN,
         DType::F8E5M2,
         DType::F8E8M0FNU,

@@ -113,6 +113,10 @@ pub(crate) fn element(draw: &mut Draw, dtype: DType) -> Value {
         (DTypeClass::Int, 0) => Value::Int(special_int(draw, dtype)),
         (DTypeClass::Int, 1 | 2) => Value::Int(small),
         (DTypeClass::Int, _) => Value::Int(draw.bits().cast_signed() >> draw.below(64)),
+        (DTypeClass::Complex, _) => {
+            let [re, im] = [(); 2].map(|()| element(draw, dtype.part()).as_f64());
+            Value::Complex(re, im)
+        }
         (_, 0) => Value::Float(special_float(draw, dtype)),
         (_, 1 | 2) => Value::Float(small as f64 / 8.0 + draw.below(1 << 20) as f64 / f64::from(1 << 21)),
         (_, _) => {

@@ -132,6 +132,12 @@ impl Exprs<'_> {
     }
 
     fn constant(&mut self, value: Value, dtype: DType) -> PrintedExpr {
+        if dtype.is_complex() {
+            let (re, im) = value.as_complex();
+            let [re, im] = [re, im].map(|part| self.constant(Value::Float(part), dtype.part()).code);
+            let name = self.type_name(dtype);
+            return PrintedExpr::primary(format!("{name}{{{re}, {im}}}"));
+        }
         self.used.extend(literal_section(value, dtype));
         let (code, primary) = literal(value, dtype);
         PrintedExpr::new(code, if primary { Prec::Primary } else { Prec::Prefix })
@@ -146,6 +152,9 @@ impl Exprs<'_> {
         use DType::*;
         if from == to {
             return a;
+        }
+        if from.is_complex() || to.is_complex() {
+            return self.cast_complex(a, from, to);
         }
         if let Some((section, _)) = narrow_float(from) {
             self.lib(section);
@@ -193,10 +202,97 @@ impl Exprs<'_> {
         }
     }
 
+    /// A complex number becomes real by its real part, and is true if it is not zero.
+    fn cast_complex(&mut self, a: PrintedExpr, from: DType, to: DType) -> PrintedExpr {
+        match to {
+            DType::Bool => PrintedExpr::call(self.lib("complex_nonzero"), &[&a]),
+            _ if from.is_complex() => self.cast(part(&a, "re"), from.part(), to),
+            _ => {
+                let re = self.cast(a, from, to.part());
+                let im = self.zero(to.part());
+                PrintedExpr::call(self.lib("complex_of"), &[&re, &im])
+            }
+        }
+    }
+
+    /// An operation on a complex number.
+    fn unary_complex(&mut self, op: UnaryOp, a: PrintedExpr) -> PrintedExpr {
+        use UnaryOp::*;
+        let function = match op {
+            Real => return part(&a, "re"),
+            Imag => return part(&a, "im"),
+            LogicalNot => {
+                let truth = PrintedExpr::call(self.lib("complex_nonzero"), &[&a]);
+                return not(&truth, DType::Bool);
+            }
+            IsReal => {
+                let zero = self.zero(DType::F32);
+                return compare("==", Prec::Equality, &part(&a, "im"), &zero);
+            }
+            Abs => "complex_abs",
+            Acos => "complex_acos",
+            Acosh => "complex_acosh",
+            Asin => "complex_asin",
+            Asinh => "complex_asinh",
+            Atan => "complex_atan",
+            Atanh => "complex_atanh",
+            Cos => "complex_cos",
+            Cosh => "complex_cosh",
+            Exp => "complex_exp",
+            Exp2 => "complex_exp2",
+            Expm1 => "complex_expm1",
+            IsFinite => "complex_isfinite",
+            IsInf => "complex_isinf",
+            IsNan => "complex_isnan",
+            Log => "complex_log",
+            Log10 => "complex_log10",
+            Log1p => "complex_log1p",
+            Log2 => "complex_log2",
+            Reciprocal => "complex_reciprocal",
+            Rsqrt => "complex_rsqrt",
+            Sigmoid => "complex_sigmoid",
+            Silu => "complex_silu",
+            Sin => "complex_sin",
+            Sinh => "complex_sinh",
+            Sqrt => "complex_sqrt",
+            Tan => "complex_tan",
+            Tanh => "complex_tanh",
+            // The others have no complex form; the verifier refuses them.
+            _ => "complex_neg",
+        };
+        PrintedExpr::call(self.lib(function), &[&a])
+    }
+
+    /// An operation on two complex numbers.
+    fn binary_complex(&mut self, op: BinaryOp, a: PrintedExpr, b: PrintedExpr) -> PrintedExpr {
+        use BinaryOp::*;
+        let function = match op {
+            LogicalAnd | LogicalOr => {
+                let [a, b] = [a, b].map(|x| PrintedExpr::call(self.lib("complex_nonzero"), &[&x]));
+                return self.binary_bool(op, a, b);
+            }
+            Ne => {
+                let equal = PrintedExpr::call(self.lib("complex_eq"), &[&a, &b]);
+                return not(&equal, DType::Bool);
+            }
+            Eq => "complex_eq",
+            Sub => "complex_sub",
+            Mul => "complex_mul",
+            Div | Truediv => "complex_div",
+            Pow => "complex_pow",
+            // The others have no complex form; the verifier refuses them.
+            _ => "complex_add",
+        };
+        PrintedExpr::call(self.lib(function), &[&a, &b])
+    }
+
     fn unary(&mut self, op: UnaryOp, operand: ExprId) -> PrintedExpr {
         use UnaryOp::*;
         let dtype = self.kernel.exprs.dtype(operand);
         let a = self.text(operand);
+        if dtype.is_complex() {
+            return self.unary_complex(op, a);
+        }
         if dtype.is_reduced_float() {
             // Storage formats compute in f32.
             let wide = self.cast(a, dtype, DType::F32);
@@ -297,7 +393,7 @@ impl Exprs<'_> {
             IsPosInf => return compare("==", Prec::Equality, &a, &infinity(self, 1.0)),
             IsReal => return PrintedExpr::primary("true"),
             Real => return a,
-            // Of complex numbers, which kernels do not compute with.
+            // Of complex numbers only.
             Imag => return self.zero(dtype),
             BitwiseNot => return self.unary_int(op, a, DType::I64),
         };
@@ -319,6 +415,8 @@ impl Exprs<'_> {
         let dtype = self.kernel.exprs.dtype(left);
         let (a, b) = (self.text(left), self.text(right));
         match dtype {
+            _ if op == BinaryOp::Complex => PrintedExpr::call(self.lib("complex_of"), &[&a, &b]),
+            _ if dtype.is_complex() => self.binary_complex(op, a, b),
             _ if dtype.is_reduced_float() => {
                 let (a, b) = (self.cast(a, dtype, DType::F32), self.cast(b, dtype, DType::F32));
                 let result = self.binary_float(op, a, b, DType::F32);
@@ -503,7 +601,11 @@ impl Exprs<'_> {
                 self.hold_bytes(result, dtype)
             }
             TernaryOp::Lerp => {
-                let function = if dtype.is_float() { "lerp" } else { "int_lerp" };
+                let function = match dtype {
+                    _ if dtype.is_complex() => "complex_lerp",
+                    _ if dtype.is_float() => "lerp",
+                    _ => "int_lerp",
+                };
                 PrintedExpr::call(self.lib(function), &[&a, &b, &c])
             }
             TernaryOp::Threshold if dtype.is_float() => PrintedExpr::call(self.lib("threshold"), &[&a, &b, &c]),
@@ -545,6 +647,11 @@ const fn narrow_float(dtype: DType) -> Option<(&'static str, &'static str)> {
         DType::F4E2M1FN => ("e2m1_to_float", "to_e2m1"),
         _ => return None,
     })
+}
+
+/// A part of a complex number.
+fn part(a: &PrintedExpr, name: &str) -> PrintedExpr {
+    PrintedExpr::primary(format!("{}.{name}", a.at(Prec::Primary)))
 }
 
 /// Comparisons look the same for all types.

@@ -23,15 +23,16 @@ pub(super) const fn type_name(dtype: DType) -> &'static str {
         DType::F8E5M2 => "e5m2_t",
         DType::F8E8M0FNU => "e8m0_t",
         DType::F4E2M1FN => "e2m1_t",
+        DType::C64 => "c64_t",
         // No kernel holds these: refused when a fusion is scheduled.
-        DType::C64 | DType::C128 => "complex_t",
+        DType::C128 => "c128_t",
         DType::F4E2M1FNX2 => "unsigned char",
     }
 }
 
 /// The library section that defines the type, if C++ does not.
 pub(super) const fn type_section(dtype: DType) -> Option<&'static str> {
-    if dtype.is_reduced_float() { Some(type_name(dtype)) } else { None }
+    if dtype.is_reduced_float() || dtype.is_complex() { Some(type_name(dtype)) } else { None }
 }
 
 /// The unsigned type of an access of that many bytes, a power of two up to 16.

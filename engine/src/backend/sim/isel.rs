@@ -1,9 +1,9 @@
 //! Instruction selection: which bytecode computes an operation on a data type.
 //!
 //! Every data type lives in registers as follows: `f64 i64 u64 index` in the 64-bit
-//! file; `f32 i32 u32` in the 32-bit file; `i8 i16` sign-extended and `u8 u16`
-//! zero-extended to 32 bits; `bool` as 0 or 1; floats of at most 16 bits as their
-//! pattern. An operation that has no bytecode is called on the host through
+//! file, and `c64`, its real part in the low half; `f32 i32 u32` in the 32-bit file;
+//! `i8 i16` sign-extended and `u8 u16` zero-extended to 32 bits; `bool` as 0 or 1;
+//! floats of at most 16 bits as their pattern. An operation that has no bytecode is called on the host through
 //! `num::eval`, so its meaning is the reference's by construction. Kernels hold the
 //! types of `DType::KERNEL` only; others have an arbitrary form here.
 

@@ -278,6 +278,7 @@ fn fits(value: Value, dtype: DType) -> bool {
         }
         // Of narrower floats it is what they round.
         (Value::Float(v), _) if dtype.is_float() => v.is_nan() || f64::from(v as f32) == v,
+        (Value::Complex(re, im), DType::C64) => [re, im].into_iter().all(|v| v.is_nan() || f64::from(v as f32) == v),
         _ => false,
     }
 }

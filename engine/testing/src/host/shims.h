@@ -37,6 +37,8 @@ namespace device {
 
 struct alignas(8) uint2 { unsigned x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(8) float2 { float x, y; };
+inline float2 make_float2(float x, float y) { return float2{x, y}; }
 
 template <class To, class From> inline To bits_of(From from) {
   static_assert(sizeof(To) == sizeof(From), "as many bits");
@@ -76,6 +78,7 @@ inline float fmaf(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 inline double fma(double x, double y, double z) { return __builtin_fma(x, y, z); }
 inline float copysignf(float x, float y) { return __builtin_copysignf(x, y); }
 inline double copysign(double x, double y) { return __builtin_copysign(x, y); }
+inline double hypot(double x, double y) { return __builtin_hypot(x, y); }
 inline float ldexpf(float x, int n) { return __builtin_ldexpf(x, n); }
 inline double ldexp(double x, int n) { return __builtin_ldexp(x, n); }
 

@@ -41,7 +41,10 @@ fn samples(dtype: DType) -> Vec<Value> {
             .map(Value::Int)
             .collect(),
         DTypeClass::Bool => vec![Value::Bool(false), Value::Bool(true)],
-        DTypeClass::Complex => unreachable!("kernels have no complex numbers"),
+        DTypeClass::Complex => [0.0, -0.0, 1.0, -1.0, 1e-40, 3e38, f64::INFINITY, f64::NEG_INFINITY, f64::NAN]
+            .into_iter()
+            .flat_map(|re| [0.0, -0.0, 2.0, f64::INFINITY, f64::NAN].map(|im| Value::Complex(re, im)))
+            .collect(),
     };
     (0..N)
         .map(|i| {
@@ -54,7 +57,10 @@ fn samples(dtype: DType) -> Vec<Value> {
                 DTypeClass::Int if i % 2 == 0 => Value::Int((random % 200) as i64 - 100),
                 DTypeClass::Int => Value::Int(random as i64 >> (random % 48)),
                 DTypeClass::Bool => Value::Bool(random & 1 == 1),
-                DTypeClass::Complex => unreachable!("kernels have no complex numbers"),
+                DTypeClass::Complex => {
+                    let part = |bits: u64| (bits & 0xf_ffff) as f64 / 65536.0 - 8.0;
+                    Value::Complex(part(random >> 40), part(random >> 20))
+                }
             }
         })
         .map(|value| read(dtype, &encode(dtype, value), 0).unwrap())
@@ -96,8 +102,13 @@ fn check_op(
         let inputs = operands(i).map(|k| values[k]);
         let (actual, wanted) = (read(out, &result, i).unwrap(), expected(inputs));
         let wanted = read(out, &encode(out, wanted), 0).unwrap();
-        let both_nan = actual.as_f64().is_nan() && wanted.as_f64().is_nan();
-        assert!(both_nan || actual == wanted, "{what} on {inputs:?}: {actual:?}, expected {wanted:?}");
+        let parts = |value: Value| {
+            let (re, im) = value.as_complex();
+            [re, im].map(|part| if part.is_nan() { f64::NAN.to_bits() } else { part.to_bits() })
+        };
+        let is_int = matches!(wanted, Value::Int(_));
+        let alike = if is_int { actual == wanted } else { parts(actual) == parts(wanted) };
+        assert!(alike, "{what} on {inputs:?}: {actual:?}, expected {wanted:?}");
     }
 }
 
