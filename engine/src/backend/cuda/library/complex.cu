@@ -230,7 +230,7 @@ __device__ inline bool cx_large(double x, double y) { return fabs(x) > 1e150 || 
 __device__ inline c64_t complex_acos(c64_t z) {
   const double x = z.re, y = z.im;
   if (y != y && (cx_infinite(x) || x == 0.0)) return x == 0.0 ? cx_round(cx{1.5707963267948966, y}) : cx_round(cx{y, x});
-  if (cx_large(x, y)) return cx_round(cx{atan2(fabs(y), x), copysign(-cx_log_double(x, y), y)});
+  if (cx_large(x, y)) return cx_round(cx{atan2(fabs(y), x), -copysign(cx_log_double(x, y), y)});
   const cx minus = cx_sqrt(cx{1.0 - x, -y}), plus = cx_sqrt(cx{1.0 + x, y});
   return cx_round(cx{2.0 * atan2(minus.re, plus.re), asinh(plus.re * minus.im - plus.im * minus.re)});
 }
