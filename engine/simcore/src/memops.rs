@@ -65,6 +65,7 @@ pub(crate) unsafe fn load<const CHECK: bool>(
         match place.elem {
             Elem::B32 => fetch::<u32, u32>(place.base, &index, files, inst.d, |v| v),
             Elem::U16 => fetch::<u16, u32>(place.base, &index, files, inst.d, u32::from),
+            Elem::I16 => fetch::<i16, i32>(place.base, &index, files, inst.d, i32::from),
             Elem::B64 => fetch::<u64, u64>(place.base, &index, files, inst.d, |v| v),
             Elem::U8 => fetch::<u8, u32>(place.base, &index, files, inst.d, u32::from),
             Elem::I8 => fetch::<i8, i32>(place.base, &index, files, inst.d, i32::from),
@@ -126,7 +127,7 @@ pub(crate) unsafe fn store<const CHECK: bool>(
         let (mask, shared) = (warp.mask, machine.parallel && place.global);
         match place.elem {
             Elem::B32 => put!(place, index, mask, shared, u32::lanes(files, inst.c), u32, AtomicU32),
-            Elem::U16 => put!(place, index, mask, shared, u32::lanes(files, inst.c), u16, AtomicU16),
+            Elem::U16 | Elem::I16 => put!(place, index, mask, shared, u32::lanes(files, inst.c), u16, AtomicU16),
             Elem::B64 => put!(place, index, mask, shared, u64::lanes(files, inst.c), u64, AtomicU64),
             Elem::U8 | Elem::I8 => put!(place, index, mask, shared, u32::lanes(files, inst.c), u8, AtomicU8),
         }
@@ -277,6 +278,7 @@ unsafe fn load_partly_outside<const CHECK: bool>(
                     (true, Elem::U8) => u64::from(*at),
                     (true, Elem::I8) => *at.cast::<i8>() as u64,
                     (true, Elem::U16) => u64::from(*at.cast::<u16>()),
+                    (true, Elem::I16) => *at.cast::<i16>() as u64,
                     (true, Elem::B32) => u64::from(*at.cast::<u32>()),
                     (true, Elem::B64) => *at.cast::<u64>(),
                 };
@@ -353,6 +355,7 @@ unsafe fn elements<const IN: bool>(
                 match place.elem {
                     Elem::B32 => take::<u32, u32>(place.base, &index, files, reg, mask, |v| v),
                     Elem::U16 => take::<u16, u32>(place.base, &index, files, reg, mask, u32::from),
+                    Elem::I16 => take::<i16, i32>(place.base, &index, files, reg, mask, i32::from),
                     Elem::B64 => take::<u64, u64>(place.base, &index, files, reg, mask, |v| v),
                     Elem::U8 => take::<u8, u32>(place.base, &index, files, reg, mask, u32::from),
                     Elem::I8 => take::<i8, i32>(place.base, &index, files, reg, mask, i32::from),
@@ -360,7 +363,7 @@ unsafe fn elements<const IN: bool>(
             } else {
                 match place.elem {
                     Elem::B32 => put!(place, index, mask, shared, u32::lanes(files, reg), u32, AtomicU32),
-                    Elem::U16 => put!(place, index, mask, shared, u32::lanes(files, reg), u16, AtomicU16),
+                    Elem::U16 | Elem::I16 => put!(place, index, mask, shared, u32::lanes(files, reg), u16, AtomicU16),
                     Elem::B64 => put!(place, index, mask, shared, u64::lanes(files, reg), u64, AtomicU64),
                     Elem::U8 | Elem::I8 => put!(place, index, mask, shared, u32::lanes(files, reg), u8, AtomicU8),
                 }

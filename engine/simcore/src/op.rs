@@ -2,7 +2,10 @@
 //! dispatch are generated; each is a plain function of one lane.
 
 use crate::LANES;
-use crate::convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
+use crate::convert::{
+    bf16_to_f32, f4e2m1fn_to_f32, f8e4m3fn_to_f32, f8e5m2_to_f32, f8e8m0fnu_to_f32, f16_to_f32, f32_to_bf16,
+    f32_to_f4e2m1fn, f32_to_f8e4m3fn, f32_to_f8e5m2, f32_to_f8e8m0fnu, f32_to_f16,
+};
 use crate::lanes::{Files, Lane, map1, map2, map3};
 use crate::program::Inst;
 
@@ -302,6 +305,8 @@ operations! {
         IsFiniteF32: f32 => u32 = |a| u32::from(a.is_finite());
         SignExtend8: i32 => i32 = |a| i32::from(a as i8);
         ZeroExtend8: i32 => i32 = |a| i32::from(a as u8);
+        SignExtend16: i32 => i32 = |a| i32::from(a as i16);
+        ZeroExtend16: i32 => i32 = |a| i32::from(a as u16);
         F32ToF64: f32 => f64 = f64::from;
         F64ToF32: f64 => f32 = |a| a as f32;
         I32ToF32: i32 => f32 = |a| a as f32;
@@ -314,12 +319,31 @@ operations! {
         F64ToI64: f64 => i64 = |a| a as i64;
         F32ToI8: f32 => i32 = |a| i32::from(a as i8);
         F32ToU8: f32 => i32 = |a| i32::from(a as u8);
+        F32ToI16: f32 => i32 = |a| i32::from(a as i16);
+        F32ToU16: f32 => i32 = |a| i32::from(a as u16);
+        F32ToU32: f32 => u32 = |a| a as u32;
+        F32ToU64: f32 => u64 = |a| a as u64;
+        F64ToU32: f64 => u32 = |a| a as u32;
+        F64ToU64: f64 => u64 = |a| a as u64;
+        U32ToF32: u32 => f32 = |a| a as f32;
+        U32ToF64: u32 => f64 = f64::from;
+        U64ToF32: u64 => f32 = |a| a as f32;
+        U64ToF64: u64 => f64 = |a| a as f64;
+        U32ToU64: u32 => u64 = u64::from;
         I32ToI64: i32 => i64 = i64::from;
         I64ToI32: i64 => i32 = |a| a as i32;
         F16ToF32: u32 => f32 = f16_to_f32;
         F32ToF16: f32 => u32 = f32_to_f16;
         Bf16ToF32: u32 => f32 = bf16_to_f32;
         F32ToBf16: f32 => u32 = f32_to_bf16;
+        F8E4M3ToF32: u32 => f32 = f8e4m3fn_to_f32;
+        F32ToF8E4M3: f32 => u32 = f32_to_f8e4m3fn;
+        F8E5M2ToF32: u32 => f32 = f8e5m2_to_f32;
+        F32ToF8E5M2: f32 => u32 = f32_to_f8e5m2;
+        F8E8M0ToF32: u32 => f32 = f8e8m0fnu_to_f32;
+        F32ToF8E8M0: f32 => u32 = f32_to_f8e8m0fnu;
+        F4E2M1ToF32: u32 => f32 = f4e2m1fn_to_f32;
+        F32ToF4E2M1: f32 => u32 = f32_to_f4e2m1fn;
     }
     binary {
         AddF32: f32 => f32 = |a, b| a + b;
@@ -348,6 +372,14 @@ operations! {
         MinI64: i64 => i64 = |a, b| a.min(b);
         MaxI64: i64 => i64 = |a, b| a.max(b);
         AndI64: i64 => i64 = |a, b| a & b;
+        MinU32: u32 => u32 = |a, b| a.min(b);
+        MaxU32: u32 => u32 = |a, b| a.max(b);
+        MinU64: u64 => u64 = |a, b| a.min(b);
+        MaxU64: u64 => u64 = |a, b| a.max(b);
+        LtU32: u32 => u32 = |a, b| u32::from(a < b);
+        LeU32: u32 => u32 = |a, b| u32::from(a <= b);
+        LtU64: u64 => u32 = |a, b| u32::from(a < b);
+        LeU64: u64 => u32 = |a, b| u32::from(a <= b);
         OrI64: i64 => i64 = |a, b| a | b;
         XorI64: i64 => i64 = |a, b| a ^ b;
         EqF32: f32 => u32 = |a, b| u32::from(a == b);

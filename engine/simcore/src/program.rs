@@ -58,6 +58,8 @@ pub enum Elem {
     I8,
     /// Two bytes, zero-extended.
     U16,
+    /// Two bytes, sign-extended.
+    I16,
     /// Four bytes.
     B32,
     /// Eight bytes.
@@ -70,7 +72,7 @@ impl Elem {
     pub const fn bytes(self) -> usize {
         match self {
             Elem::U8 | Elem::I8 => 1,
-            Elem::U16 => 2,
+            Elem::U16 | Elem::I16 => 2,
             Elem::B32 => 4,
             Elem::B64 => 8,
         }

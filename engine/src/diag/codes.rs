@@ -496,9 +496,9 @@ codes! {
         words "`Session::compile` of a fusion with `update %x = %0`.";
     DTYPE_NOT_LOWERED = "U0109", "kernels do not compute with this data type yet",
         "run without --kernels-only: the host computes it; or cast before and behind it",
-        why "The reference computes with every data type. Kernels hold f64, f32, f16, bf16, i64, i32, i8, u8 and bool; an operation \
-             with a tensor or scalar of another type runs on the host, which is slow.",
-        fusion "fusion @f(%x: c64[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[4]";
+        why "The reference computes with every data type, kernels with all but c128: an operation with a tensor or scalar of that \
+             type runs on the host, which is slow.",
+        fusion "fusion @f(%x: c128[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[4]";
     NO_ALGORITHM = "U0110", "the library has no algorithm for a product of matrices",
         "call the fusion instead of recording it: the host computes the product",
         why "Products of matrices are left to cuBLASLt, which says for each what it can do. What it cannot do the host does, which \

@@ -169,13 +169,12 @@ fn fit(value: Value, dtype: DType, what: impl Fn() -> String) -> Result<Value> {
         return Err(Diagnostic::bug(format!("{} is {value:?}, its type is {dtype}", what())));
     }
     let Value::Int(number) = value else { return Ok(value) };
-    let fits = match dtype {
-        DType::I32 => i32::try_from(number).is_ok(),
-        DType::I8 => i8::try_from(number).is_ok(),
-        DType::U8 => u8::try_from(number).is_ok(),
-        _ => true,
-    };
-    if fits { Ok(value) } else { Err(Diagnostic::bug(format!("{} is {number}, beyond its type {dtype}", what()))) }
+    let (least, most) = dtype.int_range();
+    if (least..=most).contains(&number) {
+        Ok(value)
+    } else {
+        Err(Diagnostic::bug(format!("{} is {number}, beyond its type {dtype}", what())))
+    }
 }
 
 /// Evaluates expressions over parameters. Values are computed once.

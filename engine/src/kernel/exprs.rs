@@ -6,7 +6,7 @@
 //! their operands are. That indices and data are not mixed is the verifier's to say.
 
 use super::ir::{Dim, Expr, ExprId, IndexOp, ParamId, Special, ValueKind, VarId};
-use crate::num::{ApproxOp, BinaryOp, DType, TernaryOp, UnaryOp, Value};
+use crate::num::{ApproxOp, BinaryOp, DType, TernaryOp, UnaryOp, Value, eval};
 use crate::util::{PrimaryMap, self_check};
 use rustc_hash::FxHashMap;
 
@@ -96,10 +96,14 @@ impl ExprArena {
             | Expr::Ternary(..) => ValueKind::Data,
         }
     }
-    /// A constant. Floats are rounded to what an `f32` holds unless the type is wider.
+    /// A constant. Floats, and parts of complex numbers, are rounded to what an `f32` holds unless the type is wider.
     pub fn value(&mut self, value: Value, dtype: DType) -> ExprId {
         let value = match value {
             Value::Float(number) if dtype != DType::F64 && !number.is_nan() => Value::Float(f64::from(number as f32)),
+            Value::Complex(re, im) => {
+                let (re, im) = eval::round_complex(dtype, (re, im));
+                Value::Complex(re, im)
+            }
             other => other,
         };
         self.intern(Expr::Const(value), dtype)

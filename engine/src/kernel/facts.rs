@@ -7,7 +7,7 @@
 //! which every number divides.
 
 use super::ir::{Expr, ExprId, IndexOp, Kernel, ParamKind, Special, ValueKind, VarId};
-use crate::num::{BinaryOp, TernaryOp, UnaryOp, Value};
+use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
 use crate::util::SecondaryMap;
 
 /// Divisors of expressions. Facts about variables are told by a walk over the
@@ -54,6 +54,10 @@ impl<'a> Multiples<'a> {
 
     fn compute(&mut self, id: ExprId) -> i64 {
         match self.kernel.exprs[id].expr {
+            // Of `u64` it is the bits, which only powers of two divide as they do the number.
+            Expr::Const(Value::Int(value)) if value < 0 && self.kernel.exprs.dtype(id) == DType::U64 => {
+                power_of_two_part(gcd(value, 0))
+            }
             Expr::Const(Value::Int(value)) => gcd(value, 0),
             Expr::Const(_) => 1,
             Expr::Param(param) => {
@@ -148,7 +152,6 @@ fn power_of_two_part(n: i64) -> i64 {
 mod tests {
     use super::*;
     use crate::kernel::{Dim, KernelBuilder, Unroll};
-    use crate::num::DType;
 
     #[test]
     fn divisors_follow_index_arithmetic() {

@@ -2,7 +2,8 @@
 //! can see, from launch sizes, loop bounds and the conditions around a place.
 //!
 //! Index arithmetic does not overflow; arithmetic on data that may leave its type
-//! may have any result. Sizes and strides are not negative. Intervals are exact for expressions that read each variable once.
+//! may have any result. Of `u64` the bits are taken as those of `i64`: what asks for an order says nothing of it.
+//! Sizes and strides are not negative. Intervals are exact for expressions that read each variable once.
 
 use super::ir::{Expr, ExprId, IndexOp, Kernel, ParamKind, Special, ValueKind, VarId};
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
@@ -25,12 +26,8 @@ impl Range {
     }
     /// All values of an integer type; all of `i64` for others.
     pub(super) const fn of_type(dtype: DType) -> Self {
-        match dtype {
-            DType::I32 => Self { lo: i32::MIN as i64, hi: i32::MAX as i64 },
-            DType::I8 => Self { lo: -128, hi: 127 },
-            DType::U8 => Self { lo: 0, hi: 255 },
-            _ => Self { lo: i64::MIN, hi: i64::MAX },
-        }
+        let (lo, hi) = dtype.int_range();
+        Self { lo, hi }
     }
     /// The values in both.
     #[must_use]
@@ -97,7 +94,7 @@ impl<'a> Ranges<'a> {
                 self.push_facts(a, false);
                 self.push_facts(b, false);
             }
-            Expr::Binary(op @ (Lt | Le | Gt | Ge | Eq | Ne), a, b) if self.kernel.exprs.dtype(a).is_int() => {
+            Expr::Binary(op @ (Lt | Le | Gt | Ge | Eq | Ne), a, b) if self.is_ordered(a) => {
                 let op = match (op, holds) {
                     (op, true) => op,
                     (Lt, false) => Ge,
@@ -121,6 +118,12 @@ impl<'a> Ranges<'a> {
             }
             _ => {}
         }
+    }
+
+    /// Whether an expression is an integer whose order is that of its range.
+    fn is_ordered(&self, id: ExprId) -> bool {
+        let dtype = self.kernel.exprs.dtype(id);
+        dtype.is_int() && dtype != DType::U64
     }
 
     /// `a + gap <= b`.
@@ -171,6 +174,7 @@ impl<'a> Ranges<'a> {
                 ValueKind::Data => self.of(a).unless_wrapped(any),
                 ValueKind::Index | ValueKind::Constant => self.of(a),
             },
+            Expr::Binary(BinaryOp::Minimum | BinaryOp::Maximum, ..) if !self.is_ordered(id) => any,
             Expr::Binary(op, a, b) if node.dtype.is_int() => {
                 let (x, y) = (self.of(a), self.of(b));
                 binary(op, x, y).map_or(any, |range| range.unless_wrapped(any))

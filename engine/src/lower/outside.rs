@@ -15,7 +15,7 @@
 //! over the same dimensions, of at least one element.
 
 use super::facts::Facts;
-use crate::num::{BinaryOp, DType, DTypeClass, ReduceOp, UnaryOp, Value, eval};
+use crate::num::{BinaryOp, DType, ReduceOp, UnaryOp, Value, eval};
 use crate::schedule::{AxisId, Compute, TvId, TvOp, TvOperand, Xform};
 use crate::util::SecondaryMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,14 +108,15 @@ impl Outside {
     }
 }
 
-/// The neutral element of a reduction, or zero.
+/// The neutral element of a reduction, or zero, as the type holds it: some have no infinities, or no zero.
 fn fill_value(dtype: DType, fill: Option<ReduceOp>) -> Value {
-    match (fill, dtype.class()) {
-        (Some(op), _) => eval::reduce_identity(op, dtype),
-        (None, DTypeClass::Float) => Value::Float(0.0),
-        (None, DTypeClass::Int) => Value::Int(0),
-        (None, DTypeClass::Bool) => Value::Bool(false),
-        (None, DTypeClass::Complex) => Value::Complex(0.0, 0.0),
+    let exact = match fill {
+        Some(op) => eval::reduce_identity(op, dtype),
+        None => eval::cast(DType::Bool, dtype, Value::Bool(false)),
+    };
+    match exact {
+        Value::Float(number) => Value::Float(eval::round_float(dtype, number)),
+        other => other,
     }
 }
 
@@ -177,7 +178,8 @@ impl Facts<'_> {
                     TvOperand::Tv(tv) => self.scheduled.tensors[*tv].dtype,
                     TvOperand::Scalar(scalar) => self.scheduled.fusion.scalars[*scalar].dtype,
                 };
-                operand(a)?.map(data.dtype.is_float(), |value| eval::cast(from, data.dtype, value))
+                let keeps_nan = data.dtype.is_float() && data.dtype != DType::F4E2M1FN;
+                operand(a)?.map(keeps_nan, |value| eval::cast(from, data.dtype, value))
             }
             (Compute::Unary(op), [TvOperand::Tv(a)]) => {
                 let keeps_nan = matches!(op, UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Neg | UnaryOp::Abs);

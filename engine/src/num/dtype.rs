@@ -104,8 +104,27 @@ impl DType {
         DType::Index,
     ];
     /// The types that kernels compute with; fusions with others run on the reference.
-    pub const KERNEL: &[DType] =
-        &[DType::F64, DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::I8, DType::U8, DType::Bool];
+    pub const KERNEL: &[DType] = &[
+        DType::F64,
+        DType::F32,
+        DType::F16,
+        DType::BF16,
+        DType::I64,
+        DType::I32,
+        DType::I8,
+        DType::U8,
+        DType::Bool,
+        DType::C64,
+        DType::F8E4M3FN,
+        DType::F8E5M2,
+        DType::F8E8M0FNU,
+        DType::F4E2M1FN,
+        DType::I16,
+        DType::U16,
+        DType::U32,
+        DType::U64,
+        DType::Index,
+    ];
 
     /// The data type with this textual name.
     pub fn from_name(name: &str) -> Option<Self> {
@@ -126,6 +145,20 @@ impl DType {
     /// Whether values are integers (`bool` is not one).
     pub const fn is_int(self) -> bool {
         matches!(self.class(), DTypeClass::Int)
+    }
+    /// The least and the greatest value of an integer type as one of 64 bits with a sign; of `u64`, which has values
+    /// beyond, as of `i64`: its bits.
+    pub const fn int_range(self) -> (i64, i64) {
+        match self {
+            DType::I32 => (i32::MIN as i64, i32::MAX as i64),
+            DType::I16 => (i16::MIN as i64, i16::MAX as i64),
+            DType::I8 => (i8::MIN as i64, i8::MAX as i64),
+            DType::U32 => (0, u32::MAX as i64),
+            DType::U16 => (0, u16::MAX as i64),
+            DType::U8 | DType::F4E2M1FNX2 => (0, u8::MAX as i64),
+            DType::Bool => (0, 1),
+            _ => (i64::MIN, i64::MAX),
+        }
     }
     /// Whether values are integers that are never negative.
     pub const fn is_unsigned(self) -> bool {

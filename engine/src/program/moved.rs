@@ -1,8 +1,8 @@
 //! Copies of many short rows, which kernels make.
 //!
 //! A device copies rows of bytes, some of them in one call. Elements that lie apart on either side would take a call for each
-//! column, so such a copy becomes the kernel of another fusion, which moves integers as large as the elements. Kernels have none of
-//! 2 and of 16 bytes: these are pairs. What kernels compute with needs no such help: its copies are segments of kernels from the
+//! column, so such a copy becomes the kernel of another fusion, which moves pairs of integers half as large as the elements: only
+//! those of 16 bytes are none that kernels compute with. What kernels compute with needs no such help: its copies are segments of kernels from the
 //! start. So that other fusion, all of whose types kernels have, has no such copies itself, and this ends.
 //!
 //! In: a program. Out: the same with launches instead of those copies. Nothing else of it changes.
@@ -66,18 +66,13 @@ impl Program {
             return None;
         }
         let ranks = dense_ranks(to).filter(|_| takes_many_calls(from, to))?;
-        let (integer, pair) = match from.dtype.bytes() {
-            1 => (DType::I8, None),
-            2 => (DType::I8, Some(2)),
-            4 => (DType::I32, None),
-            8 => (DType::I64, None),
-            16 => (DType::I64, Some(2)),
-            _ => return None,
-        };
+        if from.dtype.bytes() != 16 {
+            return None;
+        }
+        let (integer, pair) = (DType::I64, 2);
         self_check!(integer.in_kernels(), "a move of {integer} would need one itself");
-        let parts = pair.unwrap_or(1);
-        let dims = from.sizes.iter().map(|_| "?".to_string()).chain(pair.map(|n| n.to_string()));
-        let order = ranks.iter().map(|rank| rank + usize::from(pair.is_some())).chain(pair.map(|_| 0));
+        let dims = from.sizes.iter().map(|_| "?".to_string()).chain([pair.to_string()]);
+        let order = ranks.iter().map(|rank| rank + 1).chain([0]);
         let list = |parts: Vec<String>| parts.join(", ");
         let source = format!(
             "fusion @Move(%x: {}[{}]) {{\n  %0 = stride_order %x order({})\n  return %0\n}}\n",
@@ -87,8 +82,8 @@ impl Program {
         );
         let meta = TensorMeta {
             dtype: integer,
-            sizes: from.sizes.iter().copied().chain(pair).collect(),
-            strides: from.strides.iter().map(|stride| stride * parts).chain(pair.map(|_| 1)).collect(),
+            sizes: from.sizes.iter().copied().chain([pair]).collect(),
+            strides: from.strides.iter().map(|stride| stride * pair).chain([1]).collect(),
         };
         // A pair may be one dimension too many.
         text::parse_one(&source).ok().map(|fusion| (fusion, meta))

@@ -40,7 +40,7 @@ impl Draw {
 fn special_int(draw: &mut Draw, dtype: DType) -> i64 {
     let bits = 8 * dtype.bytes() as u32;
     let (least, most) = if dtype.is_unsigned() {
-        (0, i64::MAX >> (64 - bits - 1))
+        (0, (u64::MAX >> (64 - bits)).cast_signed())
     } else {
         (i64::MIN >> (64 - bits), i64::MAX >> (64 - bits))
     };
@@ -49,7 +49,7 @@ fn special_int(draw: &mut Draw, dtype: DType) -> i64 {
         least,
         least + 1,
         most,
-        most - 1,
+        most.wrapping_sub(1),
         most / 2,
         0,
         0,
@@ -73,6 +73,10 @@ fn special_float(draw: &mut Draw, dtype: DType) -> f64 {
         DType::F16 => (65504.0, 2f64.powi(-14), 2f64.powi(-24)),
         DType::BF16 => (3.389_531_389_251_535_5e38, 2f64.powi(-126), 2f64.powi(-133)),
         DType::F32 => (f64::from(f32::MAX), 2f64.powi(-126), 2f64.powi(-149)),
+        DType::F8E4M3FN => (448.0, 2f64.powi(-6), 2f64.powi(-9)),
+        DType::F8E5M2 => (57344.0, 2f64.powi(-14), 2f64.powi(-16)),
+        DType::F8E8M0FNU => (2f64.powi(127), 2f64.powi(-126), 2f64.powi(-127)),
+        DType::F4E2M1FN => (6.0, 1.0, 0.5),
         _ => (f64::MAX, f64::MIN_POSITIVE, 5e-324),
     };
     let magnitude = draw.choose(&[
@@ -109,6 +113,10 @@ pub(crate) fn element(draw: &mut Draw, dtype: DType) -> Value {
         (DTypeClass::Int, 0) => Value::Int(special_int(draw, dtype)),
         (DTypeClass::Int, 1 | 2) => Value::Int(small),
         (DTypeClass::Int, _) => Value::Int(draw.bits().cast_signed() >> draw.below(64)),
+        (DTypeClass::Complex, _) => {
+            let [re, im] = [(); 2].map(|()| element(draw, dtype.part()).as_f64());
+            Value::Complex(re, im)
+        }
         (_, 0) => Value::Float(special_float(draw, dtype)),
         (_, 1 | 2) => Value::Float(small as f64 / 8.0 + draw.below(1 << 20) as f64 / f64::from(1 << 21)),
         (_, _) => {

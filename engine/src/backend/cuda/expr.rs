@@ -133,6 +133,12 @@ impl Exprs<'_> {
     }
 
     fn constant(&mut self, value: Value, dtype: DType) -> PrintedExpr {
+        if dtype.is_complex() {
+            let (re, im) = value.as_complex();
+            let [re, im] = [re, im].map(|part| self.constant(Value::Float(part), dtype.part()).code);
+            let name = self.type_name(dtype);
+            return PrintedExpr::primary(format!("{name}{{{re}, {im}}}"));
+        }
         self.used.extend(literal_section(value, dtype));
         let (code, primary) = literal(value, dtype);
         PrintedExpr::new(code, if primary { Prec::Primary } else { Prec::Prefix })
@@ -148,41 +154,48 @@ impl Exprs<'_> {
         if from == to {
             return a;
         }
+        if from.is_complex() || to.is_complex() {
+            return self.cast_complex(a, from, to);
+        }
+        if let Some((section, _)) = narrow_float(from) {
+            self.lib(section);
+            let a = PrintedExpr::call("to_float", &[&a]);
+            return self.cast(a, F32, to);
+        }
+        if let (F32, Some((_, function))) = (from, narrow_float(to)) {
+            return PrintedExpr::call(self.lib(function), &[&a]);
+        }
         match (from, to) {
-            (BF16, _) => {
-                self.lib("bf16_to_float");
-                let a = PrintedExpr::call("to_float", &[&a]);
-                self.cast(a, F32, to)
-            }
-            (F16, _) => {
-                self.lib("half_to_float");
-                let a = PrintedExpr::call("to_float", &[&a]);
-                self.cast(a, F32, to)
-            }
-            (F64 | I64, BF16 | F16) => {
+            // Rounded once: what the first rounding loses, the second must know.
+            (F64 | I64 | Index, _) if to.is_reduced_float() => {
                 let a = PrintedExpr::call(self.lib("round_to_odd"), &[&a]);
                 self.cast(a, F32, to)
             }
-            (I32, BF16) => {
-                let wide = self.cast(a, I32, I64);
-                self.cast(wide, I64, BF16)
+            (U64, _) if to.is_reduced_float() => {
+                let a = PrintedExpr::call(self.lib("round_to_odd_unsigned"), &[&a]);
+                self.cast(a, F32, to)
             }
-            (_, BF16) => {
-                let a = self.cast(a, from, F32);
-                PrintedExpr::call(self.lib("to_bf16"), &[&a])
+            // The others have no such large numbers, or what is too large for them.
+            (I32 | U32, BF16 | F8E8M0FNU) => {
+                let wide = self.cast(a, from, I64);
+                self.cast(wide, I64, to)
             }
-            (_, F16) => {
+            _ if to.is_reduced_float() => {
                 let a = self.cast(a, from, F32);
-                PrintedExpr::call(self.lib("to_half"), &[&a])
+                self.cast(a, F32, to)
             }
             (_, Bool) => {
                 let zero = self.zero(from);
                 compare("!=", Prec::Equality, &a, &zero)
             }
-            (F32 | F64, I64) => PrintedExpr::call(self.lib("to_long"), &[&a]),
+            (F32 | F64, I64 | Index) => PrintedExpr::call(self.lib("to_long"), &[&a]),
             (F32 | F64, I32) => PrintedExpr::call(self.lib("to_int"), &[&a]),
             (F32 | F64, I8) => PrintedExpr::call(self.lib("to_i8"), &[&a]),
             (F32 | F64, U8) => PrintedExpr::call(self.lib("to_u8"), &[&a]),
+            (F32 | F64, I16) => PrintedExpr::call(self.lib("to_i16"), &[&a]),
+            (F32 | F64, U16) => PrintedExpr::call(self.lib("to_u16"), &[&a]),
+            (F32 | F64, U32) => PrintedExpr::call(self.lib("to_u32"), &[&a]),
+            (F32 | F64, U64) => PrintedExpr::call(self.lib("to_u64"), &[&a]),
             _ => {
                 let name = self.type_name(to);
                 PrintedExpr::new(format!("({name}){}", a.at(Prec::Prefix)), Prec::Prefix)
@@ -190,10 +203,97 @@ impl Exprs<'_> {
         }
     }
 
+    /// A complex number becomes real by its real part, and is true if it is not zero.
+    fn cast_complex(&mut self, a: PrintedExpr, from: DType, to: DType) -> PrintedExpr {
+        match to {
+            DType::Bool => PrintedExpr::call(self.lib("complex_nonzero"), &[&a]),
+            _ if from.is_complex() => self.cast(part(&a, "re"), from.part(), to),
+            _ => {
+                let re = self.cast(a, from, to.part());
+                let im = self.zero(to.part());
+                PrintedExpr::call(self.lib("complex_of"), &[&re, &im])
+            }
+        }
+    }
+
+    /// An operation on a complex number.
+    fn unary_complex(&mut self, op: UnaryOp, a: PrintedExpr) -> PrintedExpr {
+        use UnaryOp::*;
+        let function = match op {
+            Real => return part(&a, "re"),
+            Imag => return part(&a, "im"),
+            LogicalNot => {
+                let truth = PrintedExpr::call(self.lib("complex_nonzero"), &[&a]);
+                return not(&truth, DType::Bool);
+            }
+            IsReal => {
+                let zero = self.zero(DType::F32);
+                return compare("==", Prec::Equality, &part(&a, "im"), &zero);
+            }
+            Abs => "complex_abs",
+            Acos => "complex_acos",
+            Acosh => "complex_acosh",
+            Asin => "complex_asin",
+            Asinh => "complex_asinh",
+            Atan => "complex_atan",
+            Atanh => "complex_atanh",
+            Cos => "complex_cos",
+            Cosh => "complex_cosh",
+            Exp => "complex_exp",
+            Exp2 => "complex_exp2",
+            Expm1 => "complex_expm1",
+            IsFinite => "complex_isfinite",
+            IsInf => "complex_isinf",
+            IsNan => "complex_isnan",
+            Log => "complex_log",
+            Log10 => "complex_log10",
+            Log1p => "complex_log1p",
+            Log2 => "complex_log2",
+            Reciprocal => "complex_reciprocal",
+            Rsqrt => "complex_rsqrt",
+            Sigmoid => "complex_sigmoid",
+            Silu => "complex_silu",
+            Sin => "complex_sin",
+            Sinh => "complex_sinh",
+            Sqrt => "complex_sqrt",
+            Tan => "complex_tan",
+            Tanh => "complex_tanh",
+            // The others have no complex form; the verifier refuses them.
+            _ => "complex_neg",
+        };
+        PrintedExpr::call(self.lib(function), &[&a])
+    }
+
+    /// An operation on two complex numbers.
+    fn binary_complex(&mut self, op: BinaryOp, a: PrintedExpr, b: PrintedExpr) -> PrintedExpr {
+        use BinaryOp::*;
+        let function = match op {
+            LogicalAnd | LogicalOr => {
+                let [a, b] = [a, b].map(|x| PrintedExpr::call(self.lib("complex_nonzero"), &[&x]));
+                return self.binary_bool(op, a, b);
+            }
+            Ne => {
+                let equal = PrintedExpr::call(self.lib("complex_eq"), &[&a, &b]);
+                return not(&equal, DType::Bool);
+            }
+            Eq => "complex_eq",
+            Sub => "complex_sub",
+            Mul => "complex_mul",
+            Div | Truediv => "complex_div",
+            Pow => "complex_pow",
+            // The others have no complex form; the verifier refuses them.
+            _ => "complex_add",
+        };
+        PrintedExpr::call(self.lib(function), &[&a, &b])
+    }
+
     fn unary(&mut self, op: UnaryOp, operand: ExprId) -> PrintedExpr {
         use UnaryOp::*;
         let dtype = self.kernel.exprs.dtype(operand);
         let a = self.text(operand);
+        if dtype.is_complex() {
+            return self.unary_complex(op, a);
+        }
         if dtype.is_reduced_float() {
             // Storage formats compute in f32.
             let wide = self.cast(a, dtype, DType::F32);
@@ -218,7 +318,8 @@ impl Exprs<'_> {
     /// Integers and truth values.
     fn unary_int(&mut self, op: UnaryOp, a: PrintedExpr, dtype: DType) -> PrintedExpr {
         use UnaryOp::*;
-        let signed = matches!(dtype, DType::I64 | DType::I32 | DType::I8);
+        let signed = dtype.is_int() && !dtype.is_unsigned();
+        self.note_held(dtype);
         match op {
             Ceil | Floor | Round | Trunc | Real => a,
             IsFinite | IsReal => PrintedExpr::primary("true"),
@@ -293,7 +394,7 @@ impl Exprs<'_> {
             IsPosInf => return compare("==", Prec::Equality, &a, &infinity(self, 1.0)),
             IsReal => return PrintedExpr::primary("true"),
             Real => return a,
-            // Of complex numbers, which kernels do not compute with.
+            // Of complex numbers only.
             Imag => return self.zero(dtype),
             BitwiseNot => return self.unary_int(op, a, DType::I64),
         };
@@ -303,7 +404,7 @@ impl Exprs<'_> {
     /// Brings the result of integer arithmetic on a type narrower than `int` back to it.
     fn narrow(&mut self, result: PrintedExpr, dtype: DType) -> PrintedExpr {
         match dtype {
-            DType::I8 | DType::U8 => {
+            DType::I8 | DType::U8 | DType::I16 | DType::U16 => {
                 let name = self.type_name(dtype);
                 PrintedExpr::new(format!("({name}){}", result.at(Prec::Prefix)), Prec::Prefix)
             }
@@ -315,7 +416,9 @@ impl Exprs<'_> {
         let dtype = self.kernel.exprs.dtype(left);
         let (a, b) = (self.text(left), self.text(right));
         match dtype {
-            DType::F16 | DType::BF16 => {
+            _ if op == BinaryOp::Complex => PrintedExpr::call(self.lib("complex_of"), &[&a, &b]),
+            _ if dtype.is_complex() => self.binary_complex(op, a, b),
+            _ if dtype.is_reduced_float() => {
                 let (a, b) = (self.cast(a, dtype, DType::F32), self.cast(b, dtype, DType::F32));
                 let result = self.binary_float(op, a, b, DType::F32);
                 if op.is_predicate() { result } else { self.cast(result, DType::F32, dtype) }
@@ -446,6 +549,7 @@ impl Exprs<'_> {
         if let Some(text) = comparison(op, &a, &b) {
             return text;
         }
+        self.note_held(dtype);
         let function = match op {
             Add => "wrap_add",
             Sub => "wrap_sub",
@@ -457,6 +561,8 @@ impl Exprs<'_> {
             Pow => "int_pow",
             Gcd => "int_gcd",
             ShiftLeft => "shift_left",
+            // Without a sign it brings in zeros; `shift_right` takes 64 bits for a number with one.
+            ShiftRight if dtype == DType::U64 => "shift_right_zero",
             ShiftRight => "shift_right",
             // Comparisons returned above.
             LogicalShiftRight | Eq | Ge | Gt | Le | Lt | Ne => "shift_right_zero",
@@ -513,7 +619,11 @@ impl Exprs<'_> {
                 self.hold_bytes(result, dtype)
             }
             TernaryOp::Lerp => {
-                let function = if dtype.is_float() { "lerp" } else { "int_lerp" };
+                let function = match dtype {
+                    _ if dtype.is_complex() => "complex_lerp",
+                    _ if dtype.is_float() => "lerp",
+                    _ => "int_lerp",
+                };
                 PrintedExpr::call(self.lib(function), &[&a, &b, &c])
             }
             TernaryOp::Threshold if dtype.is_float() => PrintedExpr::call(self.lib("threshold"), &[&a, &b, &c]),
@@ -524,14 +634,42 @@ impl Exprs<'_> {
         }
     }
 
-    /// Keeps the assembler from making one instruction of a choice between two bytes and a
+    /// Keeps the assembler from making one instruction of a choice between two integers of at most 16 bits and a
     /// comparison of what was chosen: see `held` in the library.
     fn hold_bytes(&mut self, chosen: PrintedExpr, dtype: DType) -> PrintedExpr {
         match dtype {
-            DType::I8 | DType::U8 => PrintedExpr::call(self.lib("held"), &[&chosen]),
+            DType::I8 | DType::U8 | DType::I16 | DType::U16 => {
+                self.note_held(dtype);
+                PrintedExpr::call(self.lib("held"), &[&chosen])
+            }
             _ => chosen,
         }
     }
+
+    /// Notes that functions on such integers may hold them.
+    fn note_held(&mut self, dtype: DType) {
+        if matches!(dtype, DType::I16 | DType::U16 | DType::U32) {
+            self.lib("held_others");
+        }
+    }
+}
+
+/// The library's functions between `f32` and a narrower float: from it, by the section's name, and to it.
+const fn narrow_float(dtype: DType) -> Option<(&'static str, &'static str)> {
+    Some(match dtype {
+        DType::BF16 => ("bf16_to_float", "to_bf16"),
+        DType::F16 => ("half_to_float", "to_half"),
+        DType::F8E4M3FN => ("e4m3_to_float", "to_e4m3"),
+        DType::F8E5M2 => ("e5m2_to_float", "to_e5m2"),
+        DType::F8E8M0FNU => ("e8m0_to_float", "to_e8m0"),
+        DType::F4E2M1FN => ("e2m1_to_float", "to_e2m1"),
+        _ => return None,
+    })
+}
+
+/// A part of a complex number.
+fn part(a: &PrintedExpr, name: &str) -> PrintedExpr {
+    PrintedExpr::primary(format!("{}.{name}", a.at(Prec::Primary)))
 }
 
 /// Comparisons look the same for all types.

@@ -12,6 +12,7 @@ const TEXT: &[&str] = &[
     include_str!("library/math.cu"),
     include_str!("library/random.cu"),
     include_str!("library/memory.cu"),
+    include_str!("library/complex.cu"),
 ];
 
 /// One section.

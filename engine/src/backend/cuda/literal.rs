@@ -1,7 +1,6 @@
 //! C++ types and literals.
 
-use crate::num::convert::{f64_to_bf16, f64_to_f16};
-use crate::num::{DType, Value};
+use crate::num::{DType, Value, storage};
 
 /// The C++ type of a value in registers and memory.
 pub(super) const fn type_name(dtype: DType) -> &'static str {
@@ -20,19 +19,20 @@ pub(super) const fn type_name(dtype: DType) -> &'static str {
         DType::U32 => "unsigned int",
         DType::U64 => "unsigned long long",
         DType::Index => "long long",
+        DType::F8E4M3FN => "e4m3_t",
+        DType::F8E5M2 => "e5m2_t",
+        DType::F8E8M0FNU => "e8m0_t",
+        DType::F4E2M1FN => "e2m1_t",
+        DType::C64 => "c64_t",
         // No kernel holds these: refused when a fusion is scheduled.
-        DType::C64 | DType::C128 => "complex_t",
-        DType::F8E4M3FN | DType::F8E5M2 | DType::F8E8M0FNU | DType::F4E2M1FN | DType::F4E2M1FNX2 => "unsigned char",
+        DType::C128 => "c128_t",
+        DType::F4E2M1FNX2 => "unsigned char",
     }
 }
 
 /// The library section that defines the type, if C++ does not.
 pub(super) const fn type_section(dtype: DType) -> Option<&'static str> {
-    match dtype {
-        DType::F16 => Some("half_t"),
-        DType::BF16 => Some("bf16_t"),
-        _ => None,
-    }
+    if dtype.is_reduced_float() || dtype.is_complex() { Some(type_name(dtype)) } else { None }
 }
 
 /// The unsigned type of an access of that many bytes, a power of two up to 16.
@@ -55,19 +55,15 @@ pub(super) fn literal(value: Value, dtype: DType) -> (String, bool) {
             let number = value.as_f64() as f32;
             float(number.into(), format!("{number:?}"), "f", "inf_f32", "nan_f32")
         }
-        DType::F16 => (format!("half_t{{0x{:04x}}}", f64_to_f16(value.as_f64())), true),
-        DType::BF16 => (format!("bf16_t{{0x{:04x}}}", f64_to_bf16(value.as_f64())), true),
+        _ if dtype.is_reduced_float() => {
+            let [low, high, ..] = storage::encode(dtype, value);
+            let digits = 2 * dtype.bytes();
+            (format!("{}{{0x{:0digits$x}}}", type_name(dtype), u16::from_le_bytes([low, high])), true)
+        }
         DType::U64 => (format!("{}ULL", value.as_i64().cast_unsigned()), true),
         DType::U32 => (format!("{}U", value.as_i64() as u32), true),
         DType::I16 => (format!("(short){}", value.as_i64() as i16), false),
         DType::U16 => (format!("(unsigned short){}", value.as_i64() as u16), false),
-        DType::C64
-        | DType::C128
-        | DType::F8E4M3FN
-        | DType::F8E5M2
-        | DType::F8E8M0FNU
-        | DType::F4E2M1FN
-        | DType::F4E2M1FNX2 => (format!("{}{{}}", type_name(dtype)), true),
         DType::I64 | DType::Index => match value.as_i64() {
             i64::MIN => ("(-9223372036854775807LL - 1)".into(), true),
             number => (format!("{number}LL"), number >= 0),
@@ -79,6 +75,8 @@ pub(super) fn literal(value: Value, dtype: DType) -> (String, bool) {
         DType::I8 => (format!("(signed char){}", value.as_i64() as i8), false),
         DType::U8 => (format!("(unsigned char){}", value.as_i64() as u8), false),
         DType::Bool => (value.as_bool().to_string(), true),
+        // No kernel holds the others.
+        _ => (format!("{}{{}}", type_name(dtype)), true),
     }
 }
 
@@ -97,7 +95,7 @@ fn float(number: f64, digits: String, suffix: &str, inf: &str, nan: &str) -> (St
 pub(super) fn literal_section(value: Value, dtype: DType) -> Option<&'static str> {
     let number = value.as_f64();
     match dtype {
-        DType::F16 | DType::BF16 => type_section(dtype),
+        _ if dtype.is_reduced_float() => type_section(dtype),
         DType::F64 if !number.is_finite() => Some("special_f64"),
         DType::F32 if !(number as f32).is_finite() => Some("special_f32"),
         _ => None,
@@ -121,6 +119,14 @@ mod tests {
         check(Value::Int(-5), DType::I64, "-5LL");
         check(Value::Int(200), DType::U8, "(unsigned char)200");
         check(Value::Float(1.0), DType::BF16, "bf16_t{0x3f80}");
+        check(Value::Float(1.0), DType::F16, "half_t{0x3c00}");
+        check(Value::Float(-448.0), DType::F8E4M3FN, "e4m3_t{0xfe}");
+        check(Value::Float(f64::INFINITY), DType::F8E5M2, "e5m2_t{0x7c}");
+        check(Value::Float(0.0), DType::F8E8M0FNU, "e8m0_t{0x00}");
+        check(Value::Float(-6.0), DType::F4E2M1FN, "e2m1_t{0x0f}");
+        check(Value::Int(-1), DType::U64, "18446744073709551615ULL");
+        check(Value::Int(1 << 31), DType::U32, "2147483648U");
+        check(Value::Int(-2), DType::I16, "(short)-2");
         check(Value::Bool(true), DType::Bool, "true");
     }
 }

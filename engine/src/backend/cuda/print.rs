@@ -324,6 +324,7 @@ impl<'a> CudaPrinter<'a> {
                 let element = self.element(*to);
                 if is_streamed {
                     let function = self.exprs.lib("store_streaming");
+                    self.note_streamed(to.buffer);
                     let dtype = self.exprs.type_name(self.kernel.buffers[to.buffer].dtype);
                     self.line(&format!("{function}<{dtype}>(&{element}, {value});"));
                 } else if *hint == CacheHint::Held {
@@ -402,9 +403,19 @@ impl<'a> CudaPrinter<'a> {
         match hint {
             _ if self.space(buffer) != Space::Global => None,
             CacheHint::Global => Some(self.exprs.lib("load_global")),
-            CacheHint::Streaming if !is_written => Some(self.exprs.lib("load_streaming")),
+            CacheHint::Streaming if !is_written => {
+                self.note_streamed(buffer);
+                Some(self.exprs.lib("load_streaming"))
+            }
             CacheHint::Again if !is_written => Some(self.exprs.lib("load_again")),
             CacheHint::Default | CacheHint::Streaming | CacheHint::Again | CacheHint::Held => None,
+        }
+    }
+
+    /// Notes that elements of a buffer are read or written as what passes the caches.
+    fn note_streamed(&mut self, buffer: BufId) {
+        if self.kernel.buffers[buffer].dtype.is_complex() {
+            self.exprs.lib("streaming_complex");
         }
     }
 
@@ -516,6 +527,9 @@ impl<'a> CudaPrinter<'a> {
     fn shuffle(&mut self, var: VarId, value: ExprId, mode: ShuffleMode, lane: ExprId) {
         let in_range = self.kernel.exprs.as_int(lane).is_some_and(|lane| (0..32).contains(&lane));
         let function = self.exprs.lib(if in_range { "shuffle" } else { "shuffle_checked" });
+        if self.kernel.exprs.dtype(value).is_complex() {
+            self.exprs.lib("shuffle_complex");
+        }
         let mode = match mode {
             ShuffleMode::Xor => "shuffle_xor",
             ShuffleMode::Up => "shuffle_up",

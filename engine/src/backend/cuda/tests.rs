@@ -35,10 +35,14 @@ fn check_text(kernel: &Kernel, expected: Expect) {
 
 /// Compiles for the architecture that has all features; no kernel here may spill.
 fn check_compiles(kernels: &[Kernel]) {
+    check_compiles_for((9, 0), kernels);
+}
+
+fn check_compiles_for(compute_capability: (u32, u32), kernels: &[Kernel]) {
     let nvrtc = nvrtc();
     for kernel in kernels {
         let source = emit(kernel);
-        let cubin = match nvrtc.compile(&source, &NvrtcOptions::new((9, 0), true)) {
+        let cubin = match nvrtc.compile(&source, &NvrtcOptions::new(compute_capability, true)) {
             Ok(cubin) => cubin,
             Err(error) => panic!("{error}\n{}", source.text()),
         };
@@ -438,4 +442,16 @@ fn needs_nvrtc_what_the_assembler_gets_wrong_is_not_used() {
 fn needs_nvrtc_every_operation_compiles_for_every_data_type() {
     let kernels: Vec<_> = DType::KERNEL.iter().map(|&dtype| samples::all_ops(dtype)).collect();
     check_compiles(&kernels);
+}
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn needs_nvrtc_conversions_compile_for_every_generation() {
+    // The first has no instructions for floats of eight bits.
+    for compute_capability in [(8, 0), (8, 9), (10, 0)] {
+        let kernels: Vec<_> =
+            DType::KERNEL.iter().filter(|dtype| dtype.bytes() == 1).map(|&dtype| samples::all_ops(dtype)).collect();
+        check_compiles_for(compute_capability, &kernels);
+        check_compiles_for(compute_capability, &[samples::all_ops(DType::F32)]);
+    }
 }

@@ -78,12 +78,15 @@ pub(super) struct Compiler<'a> {
 /// How elements of a type lie in memory.
 pub(super) fn elem(dtype: DType) -> Elem {
     match dtype {
-        DType::F64 | DType::I64 => Elem::B64,
-        DType::F32 | DType::I32 => Elem::B32,
-        DType::F16 | DType::BF16 => Elem::U16,
+        DType::I16 => Elem::I16,
         DType::I8 => Elem::I8,
-        // What no kernel holds has some form, so that nothing can panic here.
-        _ => Elem::U8,
+        _ => match dtype.bytes() {
+            8 => Elem::B64,
+            4 => Elem::B32,
+            2 => Elem::U16,
+            // What no kernel holds has some form, so that nothing can panic here.
+            _ => Elem::U8,
+        },
     }
 }
 

@@ -155,7 +155,7 @@ impl Compiler<'_> {
         if let Held::Const(value) = held {
             return ((Held::Const(stepwise::unary(op, from, value)), depth), target);
         }
-        if op == UnaryOp::Real {
+        if op == UnaryOp::Real && !from.is_complex() {
             return ((held, depth), target);
         }
         let operand = self.reg(held, from);

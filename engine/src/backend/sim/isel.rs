@@ -1,14 +1,13 @@
 //! Instruction selection: which bytecode computes an operation on a data type.
 //!
-//! Every data type lives in registers as follows: `f64 i64` in the 64-bit file;
-//! `f32 i32` in the 32-bit file; `i8` sign-extended and `u8` zero-extended to 32
-//! bits; `bool` as 0 or 1; `f16 bf16` as their pattern. An operation that has no
-//! bytecode is called on the host through `num::eval`, so its meaning is the
-//! reference's by construction. Kernels hold the types of `DType::KERNEL` only;
-//! others have an arbitrary form here.
+//! Every data type lives in registers as follows: `f64 i64 u64 index` in the 64-bit
+//! file, and `c64`, its real part in the low half; `f32 i32 u32` in the 32-bit file;
+//! `i8 i16` sign-extended and `u8 u16` zero-extended to 32 bits; `bool` as 0 or 1;
+//! floats of at most 16 bits as their pattern. An operation that has no bytecode is called on the host through
+//! `num::eval`, so its meaning is the reference's by construction. Kernels hold the
+//! types of `DType::KERNEL` only; others have an arbitrary form here.
 
-use crate::num::convert::{bf16_to_f64, f16_to_f64, f64_to_bf16, f64_to_f16};
-use crate::num::{BinaryOp, DType, DTypeClass, UnaryOp, Value};
+use crate::num::{BinaryOp, DType, DTypeClass, UnaryOp, Value, storage};
 use simcore::Opcode;
 
 /// Whether values of a type are in the 64-bit file.
@@ -19,32 +18,20 @@ pub(super) fn wide(dtype: DType) -> bool {
 /// A value as register bits.
 pub(super) fn to_bits(dtype: DType, value: Value) -> u64 {
     match dtype {
-        DType::F64 => value.as_f64().to_bits(),
-        DType::F32 => (value.as_f64() as f32).to_bits().into(),
-        DType::F16 => f64_to_f16(value.as_f64()).into(),
-        DType::BF16 => f64_to_bf16(value.as_f64()).into(),
-        DType::I64 => value.as_i64() as u64,
-        DType::I32 => u64::from(value.as_i64() as u32),
+        // Sign-extended to the register.
         DType::I8 => u64::from(i32::from(value.as_i64() as i8) as u32),
-        DType::U8 => u64::from(value.as_i64() as u8),
-        DType::Bool => value.as_bool().into(),
-        _ => value.as_i64() as u64,
+        DType::I16 => u64::from(i32::from(value.as_i64() as i16) as u32),
+        _ => {
+            let [a, b, c, d, e, f, g, h, ..] = storage::encode(dtype, value);
+            u64::from_le_bytes([a, b, c, d, e, f, g, h])
+        }
     }
 }
 
 /// Register bits as a value.
 pub(super) fn from_bits(dtype: DType, bits: u64) -> Value {
-    match dtype {
-        DType::F64 => Value::Float(f64::from_bits(bits)),
-        DType::F32 => Value::Float(f32::from_bits(bits as u32).into()),
-        DType::F16 => Value::Float(f16_to_f64(bits as u16)),
-        DType::BF16 => Value::Float(bf16_to_f64(bits as u16)),
-        DType::I64 => Value::Int(bits as i64),
-        DType::I32 | DType::I8 => Value::Int((bits as i32).into()),
-        DType::U8 => Value::Int(i64::from(bits as u8)),
-        DType::Bool => Value::Bool(bits != 0),
-        _ => Value::Int(bits as i64),
-    }
+    // A register has no fewer bytes than an element of a type that kernels hold.
+    storage::read(dtype, &bits.to_le_bytes(), 0).unwrap_or(Value::Int(bits.cast_signed()))
 }
 
 /// How a type computes in registers.
@@ -54,6 +41,8 @@ enum Rep {
     F64,
     I32,
     I64,
+    U32,
+    U64,
     Other,
 }
 
@@ -61,8 +50,11 @@ fn rep(dtype: DType) -> Rep {
     match dtype {
         DType::F32 => Rep::F32,
         DType::F64 => Rep::F64,
-        DType::I64 => Rep::I64,
-        DType::I32 | DType::I8 | DType::U8 | DType::Bool => Rep::I32,
+        DType::I64 | DType::Index => Rep::I64,
+        DType::U64 => Rep::U64,
+        DType::U32 => Rep::U32,
+        // What is narrower than a register has its value as one with a sign.
+        DType::I32 | DType::I16 | DType::I8 | DType::U16 | DType::U8 | DType::Bool => Rep::I32,
         _ => Rep::Other,
     }
 }
@@ -72,6 +64,8 @@ pub(super) fn narrow(dtype: DType) -> Option<Opcode> {
     match dtype {
         DType::I8 => Some(Opcode::SignExtend8),
         DType::U8 => Some(Opcode::ZeroExtend8),
+        DType::I16 => Some(Opcode::SignExtend16),
+        DType::U16 => Some(Opcode::ZeroExtend16),
         _ => None,
     }
 }
@@ -86,8 +80,8 @@ pub(super) fn unary(op: UnaryOp, dtype: DType) -> Option<Opcode> {
     Some(match (op, rep(dtype)) {
         (Neg, Rep::F32) => Opcode::NegF32,
         (Neg, Rep::F64) => Opcode::NegF64,
-        (Neg, Rep::I32) => Opcode::NegI32,
-        (Neg, Rep::I64) => Opcode::NegI64,
+        (Neg, Rep::I32 | Rep::U32) => Opcode::NegI32,
+        (Neg, Rep::I64 | Rep::U64) => Opcode::NegI64,
         (Abs, Rep::F32) => Opcode::AbsF32,
         (Abs, Rep::F64) => Opcode::AbsF64,
         (Abs, Rep::I32) => Opcode::AbsI32,
@@ -103,12 +97,12 @@ pub(super) fn unary(op: UnaryOp, dtype: DType) -> Option<Opcode> {
         (Round, Rep::F32) => Opcode::RoundF32,
         (Relu, Rep::F32) => Opcode::ReluF32,
         (Relu, Rep::F64) => Opcode::ReluF64,
-        (BitwiseNot, Rep::I32) => Opcode::NotI32,
-        (BitwiseNot, Rep::I64) => Opcode::NotI64,
+        (BitwiseNot, Rep::I32 | Rep::U32) => Opcode::NotI32,
+        (BitwiseNot, Rep::I64 | Rep::U64) => Opcode::NotI64,
         (LogicalNot, Rep::F32) => Opcode::IsZeroF32,
         (LogicalNot, Rep::F64) => Opcode::IsZeroF64,
-        (LogicalNot, Rep::I32) => Opcode::IsZeroI32,
-        (LogicalNot, Rep::I64) => Opcode::IsZeroI64,
+        (LogicalNot, Rep::I32 | Rep::U32) => Opcode::IsZeroI32,
+        (LogicalNot, Rep::I64 | Rep::U64) => Opcode::IsZeroI64,
         (IsNan, Rep::F32) => Opcode::IsNanF32,
         (IsFinite, Rep::F32) => Opcode::IsFiniteF32,
         _ => return None,
@@ -134,11 +128,16 @@ pub(super) fn binary(op: BinaryOp, dtype: DType) -> Option<(Opcode, bool)> {
     }
     macro_rules! by_rep {
         ($f32:expr, $f64:expr, $i32:expr, $i64:expr) => {
+            by_rep!($f32, $f64, $i32, $i64, $i32, $i64)
+        };
+        ($f32:expr, $f64:expr, $i32:expr, $i64:expr, $u32:expr, $u64:expr) => {
             match rep(dtype) {
                 Rep::F32 => $f32,
                 Rep::F64 => $f64,
                 Rep::I32 => $i32,
                 Rep::I64 => $i64,
+                Rep::U32 => $u32,
+                Rep::U64 => $u64,
                 Rep::Other => None,
             }
         };
@@ -148,23 +147,65 @@ pub(super) fn binary(op: BinaryOp, dtype: DType) -> Option<(Opcode, bool)> {
         Add => by_rep!(Some(Opcode::AddF32), Some(Opcode::AddF64), Some(Opcode::AddI32), Some(Opcode::AddI64)),
         Sub => by_rep!(Some(Opcode::SubF32), Some(Opcode::SubF64), Some(Opcode::SubI32), Some(Opcode::SubI64)),
         Mul => by_rep!(Some(Opcode::MulF32), Some(Opcode::MulF64), Some(Opcode::MulI32), Some(Opcode::MulI64)),
-        Div => by_rep!(Some(Opcode::DivF32), Some(Opcode::DivF64), Some(Opcode::DivI32), Some(Opcode::DivI64)),
+        Div => {
+            by_rep!(Some(Opcode::DivF32), Some(Opcode::DivF64), Some(Opcode::DivI32), Some(Opcode::DivI64), None, None)
+        }
         Truediv => by_rep!(Some(Opcode::DivF32), Some(Opcode::DivF64), None, None),
-        Mod => by_rep!(None, None, Some(Opcode::RemI32), Some(Opcode::RemI64)),
-        Fmod => by_rep!(None, None, Some(Opcode::RemI32), Some(Opcode::RemI64)),
-        CeilDiv => by_rep!(None, None, Some(Opcode::CeilDivI32), Some(Opcode::CeilDivI64)),
-        Minimum => by_rep!(Some(Opcode::MinF32), Some(Opcode::MinF64), Some(Opcode::MinI32), Some(Opcode::MinI64)),
-        Maximum => by_rep!(Some(Opcode::MaxF32), Some(Opcode::MaxF64), Some(Opcode::MaxI32), Some(Opcode::MaxI64)),
+        Mod | Fmod => by_rep!(None, None, Some(Opcode::RemI32), Some(Opcode::RemI64), None, None),
+        CeilDiv => by_rep!(None, None, Some(Opcode::CeilDivI32), Some(Opcode::CeilDivI64), None, None),
+        Minimum => by_rep!(
+            Some(Opcode::MinF32),
+            Some(Opcode::MinF64),
+            Some(Opcode::MinI32),
+            Some(Opcode::MinI64),
+            Some(Opcode::MinU32),
+            Some(Opcode::MinU64)
+        ),
+        Maximum => by_rep!(
+            Some(Opcode::MaxF32),
+            Some(Opcode::MaxF64),
+            Some(Opcode::MaxI32),
+            Some(Opcode::MaxI64),
+            Some(Opcode::MaxU32),
+            Some(Opcode::MaxU64)
+        ),
         BitwiseAnd => by_rep!(None, None, Some(Opcode::AndI32), Some(Opcode::AndI64)),
         BitwiseOr => by_rep!(None, None, Some(Opcode::OrI32), Some(Opcode::OrI64)),
         BitwiseXor => by_rep!(None, None, Some(Opcode::XorI32), Some(Opcode::XorI64)),
         Eq => by_rep!(Some(Opcode::EqF32), Some(Opcode::EqF64), Some(Opcode::EqI32), Some(Opcode::EqI64)),
         Ne => by_rep!(Some(Opcode::NeF32), Some(Opcode::NeF64), Some(Opcode::NeI32), Some(Opcode::NeI64)),
-        Lt | Gt => by_rep!(Some(Opcode::LtF32), Some(Opcode::LtF64), Some(Opcode::LtI32), Some(Opcode::LtI64)),
-        Le | Ge => by_rep!(Some(Opcode::LeF32), Some(Opcode::LeF64), Some(Opcode::LeI32), Some(Opcode::LeI64)),
+        Lt | Gt => by_rep!(
+            Some(Opcode::LtF32),
+            Some(Opcode::LtF64),
+            Some(Opcode::LtI32),
+            Some(Opcode::LtI64),
+            Some(Opcode::LtU32),
+            Some(Opcode::LtU64)
+        ),
+        Le | Ge => by_rep!(
+            Some(Opcode::LeF32),
+            Some(Opcode::LeF64),
+            Some(Opcode::LeI32),
+            Some(Opcode::LeI64),
+            Some(Opcode::LeU32),
+            Some(Opcode::LeU64)
+        ),
         _ => None,
     };
     selected.map(|op| (op, swapped))
+}
+
+/// The instruction between `f32` and a narrower float: from it, and to it.
+fn of_f32(dtype: DType) -> Option<(Opcode, Opcode)> {
+    Some(match dtype {
+        DType::F16 => (Opcode::F32ToF16, Opcode::F16ToF32),
+        DType::BF16 => (Opcode::F32ToBf16, Opcode::Bf16ToF32),
+        DType::F8E4M3FN => (Opcode::F32ToF8E4M3, Opcode::F8E4M3ToF32),
+        DType::F8E5M2 => (Opcode::F32ToF8E5M2, Opcode::F8E5M2ToF32),
+        DType::F8E8M0FNU => (Opcode::F32ToF8E8M0, Opcode::F8E8M0ToF32),
+        DType::F4E2M1FN => (Opcode::F32ToF4E2M1, Opcode::F4E2M1ToF32),
+        _ => return None,
+    })
 }
 
 /// The instructions of a conversion, in order; none inside for those that only
@@ -178,41 +219,80 @@ pub(super) fn cast(from: DType, to: DType) -> Option<Vec<Opcode>> {
         return match rep(from) {
             Rep::F32 => Some(vec![Opcode::NonZeroF32]),
             Rep::F64 => Some(vec![Opcode::NonZeroF64]),
-            Rep::I32 => Some(vec![Opcode::NonZeroI32]),
-            Rep::I64 => Some(vec![Opcode::NonZeroI64]),
+            Rep::I32 | Rep::U32 => Some(vec![Opcode::NonZeroI32]),
+            Rep::I64 | Rep::U64 => Some(vec![Opcode::NonZeroI64]),
             Rep::Other => chain(from, F32, to),
         };
     }
-    let one = |op| Some(vec![op]);
-    match (from, to) {
-        (F16, F32) => one(Opcode::F16ToF32),
-        (BF16, F32) => one(Opcode::Bf16ToF32),
-        (F32, F16) => one(Opcode::F32ToF16),
-        (F32, BF16) => one(Opcode::F32ToBf16),
+    match (of_f32(from), of_f32(to)) {
         // Widening is exact, so going through f32 is too.
-        (F16 | BF16, _) => chain(from, F32, to),
-        (F64, F16 | BF16) => None,
-        (F32, F64) => one(Opcode::F32ToF64),
-        (F64, F32) => one(Opcode::F64ToF32),
-        (F32, I32) => one(Opcode::F32ToI32),
-        (F32, I64) => one(Opcode::F32ToI64),
-        (F64, I32) => one(Opcode::F64ToI32),
-        (F64, I64) => one(Opcode::F64ToI64),
-        (F32, I8) => one(Opcode::F32ToI8),
-        (F32, U8) => one(Opcode::F32ToU8),
-        (I64, F32) => one(Opcode::I64ToF32),
-        (I64, F64) => one(Opcode::I64ToF64),
-        (I64, I32) => one(Opcode::I64ToI32),
-        (I64, I8 | U8) => chain(from, I32, to),
-        (I32 | I8 | U8 | Bool, F32) => one(Opcode::I32ToF32),
-        (I32 | I8 | U8 | Bool, F64) => one(Opcode::I32ToF64),
-        (I32 | I8 | U8 | Bool, I64) => one(Opcode::I32ToI64),
-        (I8 | U8 | Bool, I32) => Some(Vec::new()),
-        (I32 | I8 | U8 | Bool, I8 | U8) => one(narrow(to)?),
-        // Integers of at most 8 bits are exact in f32.
-        (I8 | U8 | Bool, F16 | BF16) => chain(from, F32, to),
+        (Some((_, widen)), _) => {
+            let mut ops = vec![widen];
+            ops.extend(cast(F32, to)?);
+            return Some(ops);
+        }
+        (None, Some((narrow, _))) if from == F32 => return Some(vec![narrow]),
+        // Integers of at most 16 bits are exact in f32.
+        (None, Some(_)) if from.bytes() <= 2 => return chain(from, F32, to),
+        (None, Some(_)) => return None,
+        (None, None) => {}
+    }
+    match (to.class(), rep(from)) {
+        (DTypeClass::Float, from) => float_of(from, to),
+        (DTypeClass::Int, Rep::F32 | Rep::F64) => int_of_float(from, to),
+        (DTypeClass::Int, from) => int_of_int(from, to),
         _ => None,
     }
+}
+
+/// What makes `f32` or `f64` of a number.
+fn float_of(from: Rep, to: DType) -> Option<Vec<Opcode>> {
+    let double = to == DType::F64;
+    let op = |single, wide| Some(vec![if double { wide } else { single }]);
+    match from {
+        Rep::F32 if double => Some(vec![Opcode::F32ToF64]),
+        Rep::F64 if !double => Some(vec![Opcode::F64ToF32]),
+        Rep::I32 => op(Opcode::I32ToF32, Opcode::I32ToF64),
+        Rep::I64 => op(Opcode::I64ToF32, Opcode::I64ToF64),
+        Rep::U32 => op(Opcode::U32ToF32, Opcode::U32ToF64),
+        Rep::U64 => op(Opcode::U64ToF32, Opcode::U64ToF64),
+        Rep::F32 | Rep::F64 | Rep::Other => None,
+    }
+}
+
+/// What makes an integer of `f32` or `f64`: truncates and saturates.
+fn int_of_float(from: DType, to: DType) -> Option<Vec<Opcode>> {
+    use DType::*;
+    let op = match (from, to) {
+        (F32, I32) => Opcode::F32ToI32,
+        (F32, I64 | Index) => Opcode::F32ToI64,
+        (F32, I8) => Opcode::F32ToI8,
+        (F32, U8) => Opcode::F32ToU8,
+        (F32, I16) => Opcode::F32ToI16,
+        (F32, U16) => Opcode::F32ToU16,
+        (F32, U32) => Opcode::F32ToU32,
+        (F32, U64) => Opcode::F32ToU64,
+        (F64, I32) => Opcode::F64ToI32,
+        (F64, I64 | Index) => Opcode::F64ToI64,
+        (F64, U32) => Opcode::F64ToU32,
+        (F64, U64) => Opcode::F64ToU64,
+        _ => return None,
+    };
+    Some(vec![op])
+}
+
+/// What makes an integer of an integer: the low bits.
+fn int_of_int(from: Rep, to: DType) -> Option<Vec<Opcode>> {
+    let mut ops = match (from, wide(to)) {
+        (Rep::I32, true) => vec![Opcode::I32ToI64],
+        (Rep::U32, true) => vec![Opcode::U32ToU64],
+        (Rep::I64 | Rep::U64, false) => vec![Opcode::I64ToI32],
+        (Rep::I32 | Rep::U32, false) | (Rep::I64 | Rep::U64, true) => Vec::new(),
+        (Rep::F32 | Rep::F64 | Rep::Other, _) => return None,
+    };
+    // A value of a narrower type that has the register's form already is its own: not worth telling apart.
+    ops.extend(narrow(to));
+    Some(ops)
 }
 
 fn chain(from: DType, through: DType, to: DType) -> Option<Vec<Opcode>> {

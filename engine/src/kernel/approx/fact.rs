@@ -147,6 +147,13 @@ impl Fact {
         if !to.is_reduced_float() {
             return self;
         }
+        if to.bytes() == 1 {
+            // What is too large becomes NaN or the greatest number; `f8e8m0fnu` has no sign and no zero.
+            let signless = to == DType::F8E8M0FNU;
+            let lo = if self.lo >= 0.0 || signless { 0.0 } else { f64::NEG_INFINITY };
+            let hi = if self.hi <= 0.0 && !signless { 0.0 } else { f64::INFINITY };
+            return Self { lo, hi, ..self };
+        }
         let slack = |bound: f64, up: f64| if bound.is_finite() { bound + bound.abs() * up } else { bound };
         let hi = if self.hi > 60_000.0 { f64::INFINITY } else { slack(self.hi, 0.01) };
         let lo = if self.lo < -60_000.0 { f64::NEG_INFINITY } else { slack(self.lo, -0.01) };

@@ -73,9 +73,13 @@ impl<'a> KernelParser<'a> {
         }
         match name {
             "true" | "false" => Ok(self.exprs.bool(name == "true")),
-            "nan" | "inff64" | "inff32" | "inff16" | "infbf16" => {
+            "nan" | "inff64" | "inff32" | "inff16" | "infbf16" | "inff8e5m2" => {
                 *cursor = before;
                 self.constant(cursor, false)
+            }
+            "complex" if cursor.rest().starts_with(':') => {
+                *cursor = before;
+                self.complex(cursor)
             }
             _ => self.call(name, cursor, &before),
         }
@@ -107,6 +111,22 @@ impl<'a> KernelParser<'a> {
             Value::Int(text.parse().map_err(|_| before.error(format!("{text} is out of range")))?)
         };
         Ok(self.exprs.intern(Expr::Const(value), dtype))
+    }
+
+    /// A complex number, by the bits of its parts: `complex:3ff0000000000000:0000000000000000:c64`.
+    fn complex(&mut self, cursor: &mut LineCursor<'a>) -> Result<ExprId> {
+        let before = *cursor;
+        let rest = cursor.rest();
+        let mut parts = rest.splitn(4, ':').skip(1);
+        let mut part = || {
+            let bits = parts.next().and_then(|bits| u64::from_str_radix(bits, 16).ok());
+            bits.map(f64::from_bits).ok_or_else(|| before.error("expected the bits of a part of a complex number"))
+        };
+        let (re, im) = (part()?, part()?);
+        let Some(dtype) = parts.next() else { return Err(before.error("expected the type of a complex number")) };
+        cursor.skip(rest.len() - dtype.len());
+        let dtype = cursor.suffix().unwrap_or(DType::C64);
+        Ok(self.exprs.intern(Expr::Const(Value::Complex(re, im)), dtype))
     }
 
     fn call(&mut self, name: &str, cursor: &mut LineCursor<'a>, before: &LineCursor<'a>) -> Result<ExprId> {

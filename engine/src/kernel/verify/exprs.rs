@@ -275,11 +275,14 @@ fn kind_error(kernel: &Kernel, id: ExprId) -> Option<String> {
 /// Whether a constant is exactly a value of a type.
 fn fits(value: Value, dtype: DType) -> bool {
     match (value, dtype) {
-        (Value::Bool(_), DType::Bool) | (Value::Float(_), DType::F64) | (Value::Int(_), DType::I64) => true,
-        (Value::Int(v), DType::I32) => i32::try_from(v).is_ok(),
-        (Value::Int(v), DType::I8) => i8::try_from(v).is_ok(),
-        (Value::Int(v), DType::U8) => u8::try_from(v).is_ok(),
-        (Value::Float(v), DType::F32 | DType::F16 | DType::BF16) => v.is_nan() || f64::from(v as f32) == v,
+        (Value::Bool(_), DType::Bool) | (Value::Float(_), DType::F64) => true,
+        (Value::Int(v), _) if dtype.is_int() => {
+            let (least, most) = dtype.int_range();
+            (least..=most).contains(&v)
+        }
+        // Of narrower floats it is what they round.
+        (Value::Float(v), _) if dtype.is_float() => v.is_nan() || f64::from(v as f32) == v,
+        (Value::Complex(re, im), DType::C64) => [re, im].into_iter().all(|v| v.is_nan() || f64::from(v as f32) == v),
         _ => false,
     }
 }

@@ -21,29 +21,12 @@ pub fn wrap(dtype: DType, value: i64) -> i64 {
 
 /// The least value of a type.
 pub fn least(dtype: DType) -> i64 {
-    match dtype {
-        DType::I32 => i32::MIN.into(),
-        DType::I16 => i16::MIN.into(),
-        DType::I8 => i8::MIN.into(),
-        DType::Bool => 0,
-        _ if dtype.is_unsigned() => 0,
-        _ => i64::MIN,
-    }
+    if dtype == DType::U64 { 0 } else { dtype.int_range().0 }
 }
 
 /// The greatest value of a type; for `u64`, its bits.
 pub fn greatest(dtype: DType) -> i64 {
-    match dtype {
-        DType::I32 => i32::MAX.into(),
-        DType::I16 => i16::MAX.into(),
-        DType::I8 => i8::MAX.into(),
-        DType::U64 => -1,
-        DType::U32 => u32::MAX.into(),
-        DType::U16 => u16::MAX.into(),
-        DType::U8 | DType::F4E2M1FNX2 => u8::MAX.into(),
-        DType::Bool => 1,
-        _ => i64::MAX,
-    }
+    if dtype == DType::U64 { -1 } else { dtype.int_range().1 }
 }
 
 /// Truncates a float; out of range gives the nearest value, NaN gives 0.

@@ -37,6 +37,8 @@ namespace device {
 
 struct alignas(8) uint2 { unsigned x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(8) float2 { float x, y; };
+inline float2 make_float2(float x, float y) { return float2{x, y}; }
 
 template <class To, class From> inline To bits_of(From from) {
   static_assert(sizeof(To) == sizeof(From), "as many bits");
@@ -78,6 +80,7 @@ inline float fmaf(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 inline double fma(double x, double y, double z) { return __builtin_fma(x, y, z); }
 inline float copysignf(float x, float y) { return __builtin_copysignf(x, y); }
 inline double copysign(double x, double y) { return __builtin_copysign(x, y); }
+inline double hypot(double x, double y) { return __builtin_hypot(x, y); }
 inline float ldexpf(float x, int n) { return __builtin_ldexpf(x, n); }
 inline double ldexp(double x, int n) { return __builtin_ldexp(x, n); }
 
@@ -91,6 +94,11 @@ inline float __ll2float_rz(long long x) {
   const float r = (float)x;
   const bool away = x < 0 ? (__int128)r < (__int128)x : (__int128)r > (__int128)x;
   return away ? bits_of<float>(bits_of<unsigned>(r) - 1u) : r;
+}
+
+inline float __ull2float_rz(unsigned long long x) {
+  const float r = (float)x;
+  return (unsigned __int128)r > (unsigned __int128)x ? bits_of<float>(bits_of<unsigned>(r) - 1u) : r;
 }
 
 // Memory.
@@ -212,12 +220,25 @@ inline void ptx_cvt_rzi_s32_f32(int& r, float x) { r = saturated<int>(x); }
 inline void ptx_cvt_rzi_s32_f64(int& r, double x) { r = saturated<int>(x); }
 inline void ptx_cvt_rzi_s64_f32(long long& r, float x) { r = saturated<long long>(x); }
 inline void ptx_cvt_rzi_s64_f64(long long& r, double x) { r = saturated<long long>(x); }
-// Whole numbers of eight bits; the text does not use what NaN of 64 bits gives.
-inline int saturated_byte(double x, int low, int high) { return x != x ? 0 : x >= high ? high : x <= low ? low : (int)x; }
-inline void ptx_cvt_rzi_s8_f32(int& r, float x) { r = saturated_byte(x, -128, 127); }
-inline void ptx_cvt_rzi_s8_f64(int& r, double x) { r = saturated_byte(x, -128, 127); }
-inline void ptx_cvt_rzi_u8_f32(int& r, float x) { r = saturated_byte(x, 0, 255); }
-inline void ptx_cvt_rzi_u8_f64(int& r, double x) { r = saturated_byte(x, 0, 255); }
+// Whole numbers of at most 16 bits; the text does not use what NaN of 64 bits gives.
+inline int saturated_narrow(double x, int low, int high) { return x != x ? 0 : x >= high ? high : x <= low ? low : (int)x; }
+inline void ptx_cvt_rzi_s16_f32(short& r, float x) { r = (short)saturated_narrow(x, -32768, 32767); }
+inline void ptx_cvt_rzi_s16_f64(short& r, double x) { r = (short)saturated_narrow(x, -32768, 32767); }
+inline void ptx_cvt_rzi_u16_f32(unsigned short& r, float x) { r = (unsigned short)saturated_narrow(x, 0, 65535); }
+inline void ptx_cvt_rzi_u16_f64(unsigned short& r, double x) { r = (unsigned short)saturated_narrow(x, 0, 65535); }
+// Without a sign; of NaN the text uses nothing.
+template <class Int, class Float> inline Int saturated_unsigned(Float x) {
+  const Float limit = (Float)(1ULL << (8 * sizeof(Int) - 1)) * 2;
+  return !(x > 0) ? (Int)0 : x >= limit ? (Int)~(Int)0 : (Int)x;
+}
+inline void ptx_cvt_rzi_u32_f32(unsigned& r, float x) { r = saturated_unsigned<unsigned>(x); }
+inline void ptx_cvt_rzi_u32_f64(unsigned& r, double x) { r = saturated_unsigned<unsigned>(x); }
+inline void ptx_cvt_rzi_u64_f32(unsigned long long& r, float x) { r = saturated_unsigned<unsigned long long>(x); }
+inline void ptx_cvt_rzi_u64_f64(unsigned long long& r, double x) { r = saturated_unsigned<unsigned long long>(x); }
+inline void ptx_cvt_rzi_s8_f32(int& r, float x) { r = saturated_narrow(x, -128, 127); }
+inline void ptx_cvt_rzi_s8_f64(int& r, double x) { r = saturated_narrow(x, -128, 127); }
+inline void ptx_cvt_rzi_u8_f32(int& r, float x) { r = saturated_narrow(x, 0, 255); }
+inline void ptx_cvt_rzi_u8_f64(int& r, double x) { r = saturated_narrow(x, 0, 255); }
 
 // Calls a kernel with the arguments that an array points to.
 template <class T> struct plain { using type = T; };

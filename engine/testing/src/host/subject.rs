@@ -199,6 +199,9 @@ impl Subject {
     fn difference(dtype: DType, host: &[u8], simulated: &[u8]) -> Option<String> {
         let alike = |a: Option<Value>, b: Option<Value>| match (a, b) {
             (Some(Value::Float(a)), Some(Value::Float(b))) => a.is_nan() && b.is_nan(),
+            (Some(Value::Complex(a, b)), Some(Value::Complex(c, d))) => {
+                [(a, c), (b, d)].into_iter().all(|(a, b)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan())
+            }
             _ => false,
         };
         let width = dtype.bytes();

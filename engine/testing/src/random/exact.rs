@@ -8,8 +8,30 @@ use engine::fusion::Operand;
 use engine::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp};
 use engine::options::Options;
 
-pub(super) const INTEGERS: &[DType] = &[DType::I32, DType::I64, DType::I64, DType::I8, DType::U8, DType::I32];
-pub(super) const FLOATS: &[DType] = &[DType::F32, DType::BF16, DType::F64, DType::F16, DType::F32];
+pub(super) const INTEGERS: &[DType] = &[
+    DType::I32,
+    DType::I64,
+    DType::I64,
+    DType::I8,
+    DType::U8,
+    DType::I32,
+    DType::I16,
+    DType::U16,
+    DType::U32,
+    DType::U64,
+    DType::Index,
+];
+pub(super) const FLOATS: &[DType] = &[
+    DType::F32,
+    DType::BF16,
+    DType::F64,
+    DType::F16,
+    DType::F32,
+    DType::F8E4M3FN,
+    DType::F8E5M2,
+    DType::F8E8M0FNU,
+    DType::F4E2M1FN,
+];
 
 /// Of integers; what has no integer form is left out.
 const INTEGER_UNARY: &[UnaryOp] = &[
@@ -78,7 +100,7 @@ pub(super) fn integers(draw: &mut Draw) -> Option<Drawn> {
         grid.input(draw, dtype)?;
     }
     for _ in 0..draw.below(3) {
-        let dtype = draw.choose(&[DType::I64, DType::I32]);
+        let dtype = draw.choose(&[DType::I64, DType::I32, DType::I64, DType::U64, DType::U32, DType::I16]);
         grid.scalar(draw, dtype)?;
     }
     if grid.scalars.len() == 2 && draw.below(4) > 0 {
@@ -89,7 +111,7 @@ pub(super) fn integers(draw: &mut Draw) -> Option<Drawn> {
         if draw.once_in(4) {
             grid.index(draw)?;
         } else {
-            let dtype = draw.choose(&[DType::I64, DType::I64, DType::I32, DType::I8]);
+            let dtype = draw.choose(&[DType::I64, DType::I64, DType::I32, DType::I8, DType::U16, DType::U64]);
             grid.iota(draw, dtype)?;
         }
     }

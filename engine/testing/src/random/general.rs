@@ -46,8 +46,9 @@ pub(super) fn general(draw: &mut Draw) -> Option<Drawn> {
 /// rounding errors on floats.
 fn limits(draw: &mut Draw) -> Limits {
     let floats = vec![DType::F32, DType::BF16, DType::F32, DType::F64, DType::F16];
-    let dtypes = match draw.below(4) {
-        0 => vec![DType::F32],
+    let dtypes = match draw.below(8) {
+        0 | 1 => vec![DType::F32],
+        2 => [floats, vec![DType::F8E4M3FN, DType::F8E5M2]].concat(),
         _ => floats,
     };
     let mut sizes = match draw.below(4) {

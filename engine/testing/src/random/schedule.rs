@@ -198,7 +198,7 @@ pub fn draw_schedule(seed: u64) -> Result<ScheduledCase> {
     let mut draw = Draw::new(seed);
     let rank = 1 + draw.below(3);
     let most = [300, 24, 11][rank - 1];
-    let dtype = draw.choose(&[DType::I32, DType::I32, DType::I64, DType::I8]);
+    let dtype = draw.choose(&[DType::I32, DType::I32, DType::I64, DType::I8, DType::U16, DType::U64, DType::C64]);
     let (mut sizes, mut thin) = (Vec::new(), Vec::new());
     let mut order: Vec<i64> = (0..rank as i64).collect();
     for axis in 0..rank {

@@ -88,7 +88,7 @@ const LARGE: [i64; 4] = [1 << 20, i32::MAX as i64, 4_000_000_000, i64::MAX];
 pub fn draw_steps(seed: u64) -> Result<WrittenCase> {
     let mut draw = Draw::new(seed);
     let (ranks, body) = draw.choose(FUSIONS);
-    let dtype = draw.choose(&[DType::I32, DType::I32, DType::I64, DType::F32]);
+    let dtype = draw.choose(&[DType::I32, DType::I32, DType::I64, DType::F32, DType::I16, DType::U32]);
     let fusion = fusion(ranks, body, dtype)?;
     let most = ranks.iter().copied().max().unwrap_or(1);
     let sizes: Vec<i64> =

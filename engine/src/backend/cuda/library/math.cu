@@ -171,6 +171,11 @@ __device__ inline int held(int x) {
 }
 __device__ inline signed char held(signed char x) { return (signed char)held((int)x); }
 __device__ inline unsigned char held(unsigned char x) { return (unsigned char)held((int)x); }
+//@ held_others : held
+// The same of the other integers that one register holds.
+__device__ inline unsigned held(unsigned x) { return (unsigned)held((int)x); }
+__device__ inline short held(short x) { return (short)held((int)x); }
+__device__ inline unsigned short held(unsigned short x) { return (unsigned short)held((int)x); }
 //@ int_min : held
 template <class T> __device__ inline T int_min(T a, T b) { return held(b < a ? b : a); }
 //@ int_max : held

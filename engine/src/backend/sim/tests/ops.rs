@@ -21,13 +21,30 @@ fn samples(dtype: DType) -> Vec<Value> {
                 .map(Value::Float)
                 .collect()
         }
-        DTypeClass::Int => [0, 1, -1, 2, 3, 7, 31, 32, 63, 64, 127, 128, 255, -128, i64::MAX, i64::MIN]
+        DTypeClass::Int => [0, 1, -1, 2, 3, 7, 15, 16, 31, 32, 63, 64, 127, 128, 255, -128, i64::MAX, i64::MIN]
             .into_iter()
-            .chain([i32::MAX.into(), i32::MIN.into(), 1 << 24, (1 << 24) + 1, (1 << 53) + 1, (1 << 62) + 3])
+            .chain([
+                i32::MAX.into(),
+                i32::MIN.into(),
+                u32::MAX.into(),
+                32767,
+                -32768,
+                65535,
+                464,
+                465,
+                61440,
+                1 << 24,
+                (1 << 24) + 1,
+                (1 << 53) + 1,
+                (1 << 62) + 3,
+            ])
             .map(Value::Int)
             .collect(),
         DTypeClass::Bool => vec![Value::Bool(false), Value::Bool(true)],
-        DTypeClass::Complex => unreachable!("kernels have no complex numbers"),
+        DTypeClass::Complex => [0.0, -0.0, 1.0, -1.0, 1e-40, 3e38, f64::INFINITY, f64::NEG_INFINITY, f64::NAN]
+            .into_iter()
+            .flat_map(|re| [0.0, -0.0, 2.0, f64::INFINITY, f64::NAN].map(|im| Value::Complex(re, im)))
+            .collect(),
     };
     (0..N)
         .map(|i| {
@@ -40,7 +57,10 @@ fn samples(dtype: DType) -> Vec<Value> {
                 DTypeClass::Int if i % 2 == 0 => Value::Int((random % 200) as i64 - 100),
                 DTypeClass::Int => Value::Int(random as i64 >> (random % 48)),
                 DTypeClass::Bool => Value::Bool(random & 1 == 1),
-                DTypeClass::Complex => unreachable!("kernels have no complex numbers"),
+                DTypeClass::Complex => {
+                    let part = |bits: u64| (bits & 0xf_ffff) as f64 / 65536.0 - 8.0;
+                    Value::Complex(part(random >> 40), part(random >> 20))
+                }
             }
         })
         .map(|value| read(dtype, &encode(dtype, value), 0).unwrap())
@@ -82,8 +102,13 @@ fn check_op(
         let inputs = operands(i).map(|k| values[k]);
         let (actual, wanted) = (read(out, &result, i).unwrap(), expected(inputs));
         let wanted = read(out, &encode(out, wanted), 0).unwrap();
-        let both_nan = actual.as_f64().is_nan() && wanted.as_f64().is_nan();
-        assert!(both_nan || actual == wanted, "{what} on {inputs:?}: {actual:?}, expected {wanted:?}");
+        let parts = |value: Value| {
+            let (re, im) = value.as_complex();
+            [re, im].map(|part| if part.is_nan() { f64::NAN.to_bits() } else { part.to_bits() })
+        };
+        let is_int = matches!(wanted, Value::Int(_));
+        let alike = if is_int { actual == wanted } else { parts(actual) == parts(wanted) };
+        assert!(alike, "{what} on {inputs:?}: {actual:?}, expected {wanted:?}");
     }
 }
 
@@ -174,6 +199,32 @@ fn sixteen_bit_conversions_agree_on_every_pattern() {
             }
         }
     }
+}
+
+/// A conversion from `f32` on every exponent and around every rounding boundary of 8 bits agrees with the reference.
+fn check_narrow(dtype: DType, narrow: fn(f32) -> u32, widen: fn(u32) -> f32) {
+    for exponent in 0..512u32 {
+        for fraction in (0..1u32 << 23).step_by(1 << 18) {
+            for nudge in [0, 1, u32::MAX] {
+                let value = f32::from_bits((exponent << 23 | fraction).wrapping_add(nudge));
+                let wanted = encode(dtype, Value::Float(value.into()))[0];
+                assert_eq!(narrow(value), wanted.into(), "{value:e} as {dtype}");
+            }
+        }
+    }
+    for code in 0..=u8::MAX {
+        let wanted = read(dtype, &[code], 0).unwrap().as_f64() as f32;
+        assert_eq!(widen(code.into()).to_bits(), wanted.to_bits(), "{code:#04x} of {dtype}");
+    }
+}
+
+#[test]
+fn conversions_of_eight_bits_agree_with_the_reference() {
+    use simcore::convert::*;
+    check_narrow(DType::F8E4M3FN, f32_to_f8e4m3fn, f8e4m3fn_to_f32);
+    check_narrow(DType::F8E5M2, f32_to_f8e5m2, f8e5m2_to_f32);
+    check_narrow(DType::F8E8M0FNU, f32_to_f8e8m0fnu, f8e8m0fnu_to_f32);
+    check_narrow(DType::F4E2M1FN, f32_to_f4e2m1fn, f4e2m1fn_to_f32);
 }
 
 #[test]
