@@ -46,7 +46,8 @@ pub enum Extent {
     Product(AxisId, AxisId),
     /// `extent + n`.
     Plus(AxisId, i64),
-    /// Indices of a part, where an axis is cut into [`Parts`]: `ceil(extent / parts)`.
+    /// Indices of a part, where an axis is cut into [`Parts`], and turns in which they take one each:
+    /// `ceil(extent / parts)`.
     Share(AxisId, Parts),
     /// The parts that are not empty, of an axis and its share: `ceil(extent / share)`.
     Shares(AxisId, AxisId),
@@ -214,6 +215,16 @@ impl AxisGraph {
         self.axes[outer_axis].extent = outer(inner);
         self.push(Xform::Split { input, outer: outer_axis, inner, exact });
         (outer_axis, inner)
+    }
+
+    /// Divides an axis into turns, in each of which all parts take one index: the outer axis counts turns, the inner
+    /// one parts.
+    pub fn split_turns(&mut self, input: AxisId, parts: Parts) -> (AxisId, AxisId) {
+        let name = self.axes[input].name.clone();
+        let outer = self.derived(format!("{name}.o"), Extent::Share(input, parts));
+        let inner = self.derived(format!("{name}.i"), Extent::Shares(input, outer));
+        self.push(Xform::Split { input, outer, inner, exact: false });
+        (outer, inner)
     }
 
     /// Joins two axes.

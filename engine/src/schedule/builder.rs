@@ -106,6 +106,18 @@ impl ScheduleBuilder {
         Ok(self.scheduled.axes.split(axis, |inner| Extent::Shares(axis, inner), Extent::Share(axis, parts), exact))
     }
 
+    /// Splits an axis into turns, in each of which as many parts as the launch has places for take one index: neighbours
+    /// are taken together, where [`Self::split_parts`] gives each part neighbours of its own.
+    pub fn split_turns(&mut self, axis: AxisId, parts: Parts) -> Result<(AxisId, AxisId)> {
+        if parts.places < 1 {
+            return Err(Diagnostic::user(code::SCHEDULE_AXES, format!("split of {} into no parts", self.name(axis))));
+        }
+        self.need_short_name(axis)?;
+        let beside = parts.beside.map(|beside| self.name(beside));
+        self.scheduled.steps.push(Step::SplitTurns { axis: self.name(axis), places: parts.places, beside });
+        Ok(self.scheduled.axes.split_turns(axis, parts))
+    }
+
     /// Merges two axes: `result = outer * extent(inner) + inner`.
     pub fn merge(&mut self, outer: AxisId, inner: AxisId) -> Result<AxisId> {
         if outer == inner {

@@ -315,6 +315,11 @@ pub enum Step {
         beside: Option<String>,
         exact: bool,
     },
+    SplitTurns {
+        axis: String,
+        places: i64,
+        beside: Option<String>,
+    },
     Merge {
         outer: String,
         inner: String,

@@ -183,6 +183,13 @@ impl<'a> Line<'a> {
             let beside = if self.take("per") { Some(self.axis()?) } else { None };
             return Ok(Step::SplitParts { axis, places, beside, exact: self.take("exact") });
         }
+        if self.take("in") {
+            self.need("turns")?;
+            self.need("of")?;
+            let places = self.number()?;
+            let beside = if self.take("per") { Some(self.axis()?) } else { None };
+            return Ok(Step::SplitTurns { axis, places, beside });
+        }
         self.need("by")?;
         let factor = self.number()?;
         let count = if self.take("count") { Some(self.number()?) } else { None };

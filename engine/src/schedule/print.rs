@@ -54,6 +54,10 @@ impl Display for Step {
                 }
                 if *exact { write!(f, " exact") } else { Ok(()) }
             }
+            Step::SplitTurns { axis, places, beside } => {
+                write!(f, "split {axis} in turns of {places}")?;
+                beside.as_ref().map_or(Ok(()), |beside| write!(f, " per {beside}"))
+            }
             Step::Merge { outer, inner } => write!(f, "merge {outer}, {inner}"),
             Step::Align { axis, vector, reference, rows } => {
                 write!(f, "align {axis} to {vector} of %{reference}")?;

@@ -108,6 +108,11 @@ impl Replay {
                 let beside = beside.map(|beside| self.axis(placed, beside)).transpose()?;
                 self.builder.split_parts(axis, Parts { places: *places, beside }, *exact).map(drop)
             }
+            Step::SplitTurns { axis, places, beside } => {
+                let (axis, beside) = (self.axis(placed, axis)?, beside.as_ref());
+                let beside = beside.map(|beside| self.axis(placed, beside)).transpose()?;
+                self.builder.split_turns(axis, Parts { places: *places, beside }).map(drop)
+            }
             Step::Merge { outer, inner } => {
                 let (outer, inner) = (self.axis(placed, outer)?, self.axis(placed, inner)?);
                 self.builder.merge(outer, inner).map(drop)

@@ -116,7 +116,7 @@ impl<'a> Builder<'a> {
         let output_rank = fusion.tensors[data.output()].axes.len();
         for (operand, input) in data.inputs.iter().enumerate() {
             let Operand::Tensor(input) = *input else { continue };
-            let pairs = axis_pairs(&data.kind, fusion.tensors[input].axes.len(), output_rank);
+            let pairs = axis_pairs(&data.kind, operand, fusion.tensors[input].axes.len(), output_rank);
             let first_in = match self.nodes.by_use.get(&InputUse { op, operand }) {
                 Some(first) => *first,
                 None => self.nodes.tensor[input],

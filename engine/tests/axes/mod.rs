@@ -28,7 +28,9 @@ impl Pairs {
     fn check(&mut self, labels: &[AxisLabel], own: &[AxisRef], fusion: &Fusion) {
         assert_eq!(labels.len(), own.len());
         for (label, own) in labels.iter().zip(own) {
-            let (AxisRef::Axis(axis) | AxisRef::Broadcast(axis)) = *own;
+            let (AxisRef::Axis(axis) | AxisRef::Broadcast(axis)) = *own else {
+                panic!("nothing is looked up");
+            };
             assert_eq!(label.concrete, own.indexed().is_some(), "{}", text::print(fusion));
             let known = (*self.axis_of.entry(label.dim).or_insert(axis), *self.dim_of.entry(axis).or_insert(label.dim));
             assert_eq!(known, (axis, label.dim), "{}", text::print(fusion));

@@ -110,7 +110,9 @@ fn split(u: &mut Unstructured<'_>, numbers: &mut Numbers, axis: AxisId) -> Resul
     let size = numbers.extent(axis);
     let count = u.int_in_range(1..=4)?;
     let known = u.arbitrary()?;
-    let (outer, inner) = if u.ratio(1, 3)? {
+    let (outer, inner) = if u.ratio(1, 6)? {
+        numbers.graph.split_turns(axis, Parts { places: count, beside: None })
+    } else if u.ratio(1, 3)? {
         let parts = Parts { places: count, beside: None };
         let share = parts.share(size, 1);
         let exact = known && size % share == 0;

@@ -23,6 +23,7 @@ pub(super) fn shown(fusion: &Fusion, axes: &FusionAxes) -> String {
     let name = |axis: AxisRef| match axis {
         AxisRef::Axis(axis) => axes.graph[axis].name.clone(),
         AxisRef::Broadcast(axis) => format!("({})", axes.graph[axis].name),
+        AxisRef::Indirect(axis) => format!("<{}>", axes.graph[axis].name),
     };
     let list = |axes: &[AxisRef]| axes.iter().map(|axis| name(*axis)).collect::<Vec<_>>().join(", ");
     let mut lines = Vec::new();
@@ -67,6 +68,40 @@ fn analyzed(text: &str, sizes: &[&[i64]]) -> Result<String> {
 #[track_caller]
 fn check(text: &str, sizes: &[&[i64]], expected: Expect) {
     expected.assert_eq(&analyzed(text, sizes).unwrap_or_else(|refused| refused.message.clone()));
+}
+
+#[test]
+fn an_axis_that_is_looked_up_has_no_loop() {
+    // The table is read as it lies too: each lookup has one of its own.
+    check(
+        "fusion @f(%x: f32[?, ?], %i: f32[?, ?]) {
+            %j = cast %i i64
+            %0 = take_along_axis %x, %j dim(1)
+            %1 = add %0, %x
+            return %1
+        }",
+        &[&[3, 4], &[3, 4]],
+        expect![[r#"
+            v0 %x[d0, d1]
+            v1 %i[d0, d1]
+            v2 %j[d0, d1] v1
+            v3 %x[d0, <d2>]
+            v4 %0[d0, d1] v3 v2
+            v5 %1[d0, d1] v4 v0"#]],
+    );
+    check(
+        "fusion @f(%i: f32[?, ?], %w: f32[?, ?]) {
+            %j = cast %i i64
+            %0 = embedding_fwd %j, %w
+            return %0
+        }",
+        &[&[3, 4], &[10, 8]],
+        expect![[r#"
+            v0 %i[d0, d1]
+            v1 %w[<d2>, d3]
+            v2 %j[d0, d1] v0
+            v3 %0[d0, d1, d3] v2 v1"#]],
+    );
 }
 
 #[test]

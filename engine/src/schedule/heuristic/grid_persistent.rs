@@ -396,10 +396,10 @@ fn split(builder: &mut ScheduleBuilder, params: &GridParams) -> Result<Loops> {
     let mut turn = None;
     if let Some(turns) = turns {
         // As many teams as run at once, whatever number of blocks one has.
-        let (group, steps) = builder.split_parts(turns, Parts { places: params.places, beside: member }, false)?;
+        let (outer, group) = builder.split_turns(turns, Parts { places: params.places, beside: member })?;
         builder.parallelize(group, ParallelType::Bidy)?;
         order.insert(0, group);
-        turn = Some(steps);
+        turn = Some(outer);
     }
     if let Some(member) = member {
         builder.parallelize(member, ParallelType::Bidx)?;
