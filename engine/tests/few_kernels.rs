@@ -34,7 +34,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("gelu_bias_backward", 12, 6),
     ("softmax", 63, 14),
     ("softmax_backward", 62, 16),
-    ("softmax_outer", 35, 8),
+    ("softmax_outer", 40, 10),
     ("layer_norm", 100, 41),
     ("layer_norm_backward", 97, 26),
     ("rms_norm", 71, 14),

@@ -123,6 +123,18 @@ impl Chain {
         self.call("cat", |args| args.with("tensors", ops::OpArg::Values(parts)).with("dim", dim))
     }
 
+    /// Elements of what is computed of a tensor at the first and the second position of an axis.
+    fn looked_up(&mut self, x: TensorId, dim: i64) -> Option<Operand> {
+        let table = self.builder.neg(x).ok()?;
+        let rank = self.builder.axes(x).len();
+        let name = self.draw.choose(&["index_select", "take_along_axis", "gather"]);
+        let axes = if name == "index_select" { 1 } else { rank };
+        let extents: Vec<Src> = (0..axes).map(|_| 1.into()).collect();
+        let index = self.builder.full(&extents, self.draw.below(2) as i64, DType::I64).ok()?;
+        let dim = ops::OpArg::Int(dim);
+        self.call(name, |args| args.value("x", table).value("index", index).with("dim", dim))
+    }
+
     fn step(&mut self) -> Option<Operand> {
         // Half of the time on with what was made last.
         let last = self.tensors[self.tensors.len() - 1];
@@ -131,7 +143,7 @@ impl Chain {
         let rank = self.builder.axes(x).len();
         let list = |numbers: Vec<i64>| ops::OpArg::Values(numbers.into_iter().map(Src::from).collect());
         let dim = self.draw.below(rank.max(1)) as i64;
-        match self.draw.below(15) {
+        match self.draw.below(16) {
             0 => {
                 let turn = self.draw.below(rank.max(1));
                 let dims: Vec<i64> = (0..rank).map(|axis| ((axis + turn) % rank) as i64).collect();
@@ -183,6 +195,7 @@ impl Chain {
                 let wide = self.builder.cast(x, DType::F64).ok()?;
                 self.builder.cast(wide, self.builder.dtype(Operand::Tensor(x))).ok()
             }
+            14 => self.looked_up(x, dim),
             _ => self.call("matmul", |args| args.value("a", x).value("b", y)),
         }
     }
@@ -229,7 +242,7 @@ fn chain(seed: u64) -> (Fusion, Vec<Arg>) {
 #[test]
 fn passes_change_no_value_of_chains() {
     let (mut counts, mut ran) = (Counts::new(), 0);
-    for (fusion, args) in (0..1000).map(chain) {
+    for (fusion, args) in (0..1200).map(chain) {
         let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
         if bind(&fusion, &metas).is_ok() {
             ran += usize::from(check(&fusion, &args, &mut counts));

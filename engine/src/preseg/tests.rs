@@ -125,20 +125,20 @@ fn what_a_lookup_finds_is_computed_and_not_its_table() {
         &sizes,
         "%j = abs %i\n%a = cast %x f32\n%c = sub %a, %b\n%d = take_along_axis %c, %j dim(1)\n%e = sum %a axes(1)\n\
          return %d, %e",
-        "%a = cast %x f32\n%j = abs %i\n%0 = take_along_axis %x, %j dim(1)\n%1 = cast %0 f32\n%d = sub %1, %b\n\
+        "%j = abs %i\n%a = cast %x f32\n%0 = take_along_axis %x, %j dim(1)\n%1 = cast %0 f32\n%d = sub %1, %b\n\
          %e = sum %a axes(1)\nreturn %d, %e",
     );
     // A gather of all rows is one, and then its table is computed of what it finds.
     check(
         &sizes,
-        "%j = abs %i\n%a = exp %x\n%d = gather %a, %j dim(1)\nreturn %d",
-        "%j = abs %i\n%0 = take_along_axis %x, %j dim(1)\n%d = exp %0\nreturn %d",
+        "%j = abs %i\n%c = cast %x f32\n%a = exp %c\n%d = gather %a, %j dim(1)\nreturn %d",
+        "%j = abs %i\n%0 = take_along_axis %x, %j dim(1)\n%1 = cast %0 f32\n%d = exp %1\nreturn %d",
     );
     // Here it reads a part of what it could.
-    let same = "%j = abs %i\n%a = exp %x\n%d = gather %a, %j dim(1)\nreturn %d";
+    let same = "%j = abs %i\n%c = cast %x f32\n%a = exp %c\n%d = gather %a, %j dim(1)\nreturn %d";
     check(&[&[4, 4], &[3, 1], &[3, 1]], same, same);
     // What is returned is stored, and so is what a kernel reduces.
-    let same = "%j = abs %i\n%a = exp %x\n%d = take_along_axis %a, %j dim(1)\nreturn %d, %a";
+    let same = "%j = abs %i\n%c = cast %x f32\n%a = exp %c\n%d = take_along_axis %a, %j dim(1)\nreturn %d, %a";
     check(&sizes, same, same);
     let same = "%j = abs %i\n%a = cast %x f32\n%c = sum %a axes(1) keepdim\n%d = exp %c\n\
                 %e = take_along_axis %d, %j dim(0)\nreturn %e";

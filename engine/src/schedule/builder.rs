@@ -313,6 +313,10 @@ impl ScheduleBuilder {
             Err(Diagnostic::user(code::SCHEDULE_TENSOR, format!("rfactor of {} {what}", data.name))
                 .note(format!("it reduces over {}", names.join(", "))))
         };
+        // Each part would be combined for each index of the other axis.
+        if let Some(stray) = self.with_others(tv, &all) {
+            return refused(format!("over {}, which is made of an axis that it does not have too", self.name(stray)));
+        }
         if let Some(stray) = leaves.iter().find(|leaf| !all.contains(leaf)) {
             return refused(format!("over {}, over which it does not reduce", self.name(*stray)));
         }
@@ -341,6 +345,20 @@ impl ScheduleBuilder {
         self.scheduled.tensors[tv].op =
             Some(TvOp { compute: Compute::Reduce { op, over: rest }, inputs: vec![TvOperand::Tv(factored)] });
         Ok(factored)
+    }
+
+    /// Of some axes one that is made of another axis than those of a reduction and its operand.
+    fn with_others(&self, tv: TvId, axes: &[AxisId]) -> Option<AxisId> {
+        let state = &self.scheduled;
+        let over = match &state.tensors[tv].op {
+            Some(TvOp { compute: Compute::Reduce { over, .. }, .. }) => over.as_slice(),
+            _ => &[],
+        };
+        let operands = state.producers(tv).into_iter().map(|from| &state.tensors[from]);
+        let read = operands.flat_map(|data| data.indexed().chain(data.partial.iter().copied()));
+        let own: BTreeSet<AxisId> =
+            read.chain(over.iter().copied()).flat_map(|axis| state.axes.roots_of(axis)).collect();
+        axes.iter().copied().find(|axis| state.axes.roots_of(*axis).iter().any(|root| !own.contains(root)))
     }
 
     /// Moves a tensor to a memory. Inputs and outputs stay global. In shared

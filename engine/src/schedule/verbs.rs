@@ -40,6 +40,11 @@ pub const VERBS: &[Verb] = &[
         "split A into N [per B] [exact]",
         "As many equal parts as N places hold, for each index of `B` if given: decided at the launch.",
     ),
+    verb(
+        "split",
+        "split A in turns of N [per B]",
+        "The same parts take one index each in turn: `A.o` counts the turns, `A.i` the parts.",
+    ),
     verb("merge", "merge A, B", "`A*B`, the second one fastest."),
     verb(
         "align",
