@@ -140,7 +140,8 @@ fn what_a_lookup_finds_is_computed_and_not_its_table() {
     // What is returned is stored, and so is what a kernel reduces.
     let same = "%j = abs %i\n%c = cast %x f32\n%a = exp %c\n%d = take_along_axis %a, %j dim(1)\nreturn %d, %a";
     check(&sizes, same, same);
-    let same = "%j = abs %i\n%a = cast %x f32\n%c = sum %a axes(1) keepdim\n%d = exp %c\n\
+    let same = "%j = abs %i\n%a = cast %x f32\n%0 = sum %a axes(1)\n\
+                %c = broadcast %0 flags(false, true)\n%d = exp %c\n\
                 %e = take_along_axis %d, %j dim(0)\nreturn %e";
     check(&[&[4, 4], &[3, 1], &[3, 1]], same, same);
 }
