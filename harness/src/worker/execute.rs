@@ -472,8 +472,9 @@ fn code_part(text: &str) -> &str {
 /// Whether the refusals of [`read`] are those that a case asks for. Codes of
 /// what only evaluation, scheduling or launching can tell are left to a run.
 pub(crate) fn reads_as_it_says(case: &Case, refused: &[Diagnostic]) -> bool {
-    let later =
-        |code: &str| code.starts_with(['U', 'B']) || code == code::TENSOR_TOO_LARGE.0 || refusal::is_of_schedules(code);
+    // An index that is out of range is one of the data.
+    let of_data = [code::TENSOR_TOO_LARGE.0, code::INDEX.0];
+    let later = |code: &str| code.starts_with(['U', 'B']) || of_data.contains(&code) || refusal::is_of_schedules(code);
     if refused.is_empty() {
         return case.refusals().iter().all(|spec| later(&spec.code));
     }
