@@ -121,7 +121,7 @@ impl<'a> Lowering<'a> {
             (Compute::Unary(op), [a]) => exprs.unary(*op, *a),
             (Compute::Binary(op), [a, b]) => {
                 let value = exprs.binary(*op, *a, *b);
-                if *op == BinaryOp::Mul && self.facts.has_to_be_one_number(tv) { exprs.rounded(value) } else { value }
+                if *op == BinaryOp::Mul && self.facts.is_rounded_alone(tv) { exprs.rounded(value) } else { value }
             }
             (Compute::Ternary(op), [a, b, c]) => exprs.ternary(*op, *a, *b, *c),
             (Compute::Cast | Compute::Copy, [a]) => exprs.cast(*a, dtype),

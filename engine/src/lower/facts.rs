@@ -154,7 +154,7 @@ impl<'a> Facts<'a> {
 
     /// Whether a product has several uses, and a sum or a difference is one of them: joined with it in one
     /// operation, the product would be another number there than it is for the others, and `x - x` not 0.
-    pub(super) fn has_to_be_one_number(&self, tv: TvId) -> bool {
+    pub(super) fn is_rounded_alone(&self, tv: TvId) -> bool {
         let (mut uses, mut is_added) = (0, false);
         let mut names = vec![tv];
         while let Some(name) = names.pop() {

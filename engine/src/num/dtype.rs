@@ -104,27 +104,9 @@ impl DType {
         DType::Index,
     ];
     /// The types that kernels compute with; fusions with others run on the reference.
-    pub const KERNEL: &[DType] = &[
-        DType::F64,
-        DType::F32,
-        DType::F16,
-        DType::BF16,
-        DType::I64,
-        DType::I32,
-        DType::I8,
-        DType::U8,
-        DType::Bool,
-        DType::C64,
-        DType::F8E4M3FN,
-        DType::F8E5M2,
-        DType::F8E8M0FNU,
-        DType::F4E2M1FN,
-        DType::I16,
-        DType::U16,
-        DType::U32,
-        DType::U64,
-        DType::Index,
-    ];
+    pub fn of_kernels() -> impl Iterator<Item = Self> + Clone {
+        Self::FUSION.iter().copied().filter(|dtype| dtype.in_kernels())
+    }
 
     /// The data type with this textual name.
     pub fn from_name(name: &str) -> Option<Self> {
@@ -168,9 +150,9 @@ impl DType {
     pub const fn is_packed(self) -> bool {
         matches!(self, DType::F4E2M1FNX2)
     }
-    /// Whether kernels compute with the type.
+    /// Whether kernels compute with the type: all that a fusion has but one of 16 bytes.
     pub fn in_kernels(self) -> bool {
-        Self::KERNEL.contains(&self)
+        Self::FUSION.contains(&self) && self != DType::C128
     }
     /// Whether arithmetic happens in `f32` because the type is only a storage
     /// format: floats of at most 16 bits.

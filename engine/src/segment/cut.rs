@@ -551,15 +551,30 @@ impl<'a> SegmentCompiler<'a> {
         Ok(part.inputs.iter().map(arg).collect::<Result<Vec<_>>>()?.into_iter().unzip())
     }
 
-    /// Types and layouts of what a kernel of a part writes.
+    /// Types and layouts of what a kernel of a part writes: what leaves the whole as is wanted, and
+    /// what would be copied before it is seen under other extents, in rows.
     pub(super) fn kernel_metas(&self, bound: &BoundFusion<'_>, outputs: &[TensorId]) -> Result<Vec<TensorMeta>> {
         let mut metas = output_metas(bound)?;
         for (meta, output) in metas.iter_mut().zip(outputs) {
             if let Some(strides) = &self.wanted[*output] {
                 meta.strides.clone_from(strides);
+            } else if !meta.is_contiguous() && self.is_copied_for_a_view(*output, meta)? {
+                *meta = TensorMeta::contiguous(meta.dtype, &meta.sizes);
             }
         }
         Ok(metas)
+    }
+
+    /// Whether a reader of a tensor that lies so would be a view, but of a copy.
+    fn is_copied_for_a_view(&self, tensor: TensorId, meta: &TensorMeta) -> Result<bool> {
+        let OpFacts { fusion, bindings, readers, host, .. } = self.facts;
+        for &reader in readers[tensor].iter().filter(|reader| host[**reader]) {
+            let is_seen = fusion.tensor_inputs(reader).eq([tensor]);
+            if is_seen && fusion::find_view(fusion, bindings, reader, meta)?.is_some_and(|found| found.copies) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// A group of one operation whose result lies in memory of the tensor that it reads,

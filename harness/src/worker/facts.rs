@@ -5,7 +5,7 @@ use crate::outcome::Bless;
 use crc32fast::Hasher;
 use engine::compile::Plan;
 use engine::kernel::{BoundLaunch, Scope, Stmt, StmtKind};
-use engine::program::{Launch, Program};
+use engine::program::{Launch, Program, Step};
 use engine::segment::SegmentKind;
 use engine::tensor::HostTensor;
 use std::collections::BTreeMap;
@@ -18,6 +18,7 @@ pub(super) fn gather(program: &Program) -> BTreeMap<String, String> {
     let counts = [
         ("segments", segments.len()),
         ("views", views),
+        ("copies", program.steps.iter().filter(|step| matches!(step, Step::Copy(_))).count()),
         ("aliases", program.aliases()),
         ("kernels", program.launches().count()),
         ("library", program.library_calls().count()),

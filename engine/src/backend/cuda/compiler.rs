@@ -137,11 +137,7 @@ impl Compiler {
     ) -> Result<CompiledCubin> {
         let text = source.text();
         let own = || {
-            let compile = || match (other, &self.beside) {
-                (Some(other), _) => other.compile_text(&text, &source.entry, options),
-                (None, Some(beside)) => beside.compile(&self.nvrtc, &text, &source.entry, options),
-                (None, None) => self.nvrtc.compile_text(&text, &source.entry, options),
-            };
+            let compile = || self.compile_anywhere(other, &text, &source.entry, options);
             Ok(CompiledCubin { cubin: cx.span(Phase::Codegen, &source.entry, id, compile)?, found: false })
         };
         let Some(Shared { store, build, anew }) = &self.shared else { return own() };
@@ -165,6 +161,22 @@ impl Compiler {
                 cx.span(Phase::Codegen, CODE_STORE, id, || claim.store(&compiled.cubin));
                 Ok(compiled)
             }
+        }
+    }
+
+    /// Compiles a text by `other`, where one is given, in another process, where there are some,
+    /// or here.
+    pub(super) fn compile_anywhere(
+        &self,
+        other: Option<&dyn CompileText>,
+        text: &str,
+        name: &str,
+        options: &NvrtcOptions,
+    ) -> Result<Cubin> {
+        match (other, &self.beside) {
+            (Some(other), _) => other.compile_text(text, name, options),
+            (None, Some(beside)) => beside.compile(&self.nvrtc, text, name, options),
+            (None, None) => self.nvrtc.compile_text(text, name, options),
         }
     }
 }

@@ -36,6 +36,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod timing;
+mod together;
 
 use crate::util::sync;
 

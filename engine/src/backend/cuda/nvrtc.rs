@@ -16,7 +16,9 @@ use crate::diag::{Diagnostic, Result, code};
 use crate::options::CompileCx;
 use crate::util::{Hash128, StableHasher};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fmt::Write;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -100,6 +102,9 @@ impl NvrtcOptions {
     }
 }
 
+/// What stands in the log of a text that the assembler was asked not to optimize.
+const NOT_OPTIMIZED: &str = "not optimized by the assembler, which would get an instruction wrong";
+
 /// What the compiler says about a kernel's resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
@@ -130,6 +135,11 @@ impl Cubin {
     pub fn new(bytes: Vec<u8>, log: String) -> Self {
         let resources = parse_resources(&log);
         Self { bytes, log, resources }
+    }
+
+    /// Whether the assembler had to be asked not to optimize it.
+    pub(super) fn is_plain(&self) -> bool {
+        self.log.lines().any(|line| line == NOT_OPTIMIZED)
     }
 }
 
@@ -293,7 +303,7 @@ impl Nvrtc {
             let message = format!("{self} makes an instruction of kernel {name} that it is known to get wrong");
             return Err(Diagnostic::bug_code(code::NVRTC, message).note(plain.log));
         }
-        plain.log.push_str("\nnot optimized by the assembler, which would get an instruction wrong\n");
+        let _ = writeln!(plain.log, "\n{NOT_OPTIMIZED}");
         Ok(plain)
     }
 
@@ -447,9 +457,32 @@ fn parse_resources(log: &str) -> Option<Resources> {
     })
 }
 
+/// The assembler's report by function, of a text of several kernels.
+pub(super) fn resources_by_entry(log: &str) -> BTreeMap<&str, Resources> {
+    let parts = log.split("Compiling entry function '").skip(1);
+    parts.filter_map(|part| Some((&part[..part.find('\'')?], parse_resources(part)?))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figures_of_several_kernels_are_told_apart() {
+        let part = |name: &str, registers: u32| {
+            format!(
+                "ptxas info    : Compiling entry function '{name}' for 'sm_90a'\n\
+                 ptxas info    : Function properties for {name}\n\
+                 ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n\
+                 ptxas info    : Used {registers} registers, used 0 barriers\n"
+            )
+        };
+        let log = format!("ptxas info    : 0 bytes gmem\n{}{}", part("a", 7), part("b", 39));
+        let found: Vec<_> =
+            resources_by_entry(&log).into_iter().map(|(name, figures)| (name, figures.registers)).collect();
+        assert_eq!(found, [("a", 7), ("b", 39)]);
+        assert!(resources_by_entry("").is_empty());
+    }
 
     #[test]
     fn resource_figures_are_read_from_the_log() {

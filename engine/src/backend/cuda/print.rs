@@ -17,7 +17,7 @@ use crate::kernel::{
 };
 use crate::num::DType;
 use crate::util::SecondaryMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Teams of blocks that have a barrier each: more do not run at once.
@@ -61,7 +61,7 @@ pub fn print_cuda(kernel: &Kernel) -> String {
 /// Prints a kernel.
 pub fn emit(kernel: &Kernel) -> CudaSource {
     let plan = TextPlan::new(kernel);
-    let mut printer = CudaPrinter::new(kernel, &plan);
+    let mut printer = CudaPrinter::new(kernel, &plan, &kernel.name);
     printer.function();
     CudaSource {
         library: library::collect(&printer.exprs.used),
@@ -72,6 +72,21 @@ pub fn emit(kernel: &Kernel) -> CudaSource {
         barrier_bytes: barrier_bytes(&kernel.body),
         cooperative: kernel.launch.cooperative,
     }
+}
+
+/// Prints kernels as one text, with the library functions of all of them once; and what they
+/// are called in it, which is not what they are called alone: these names need not be distinct.
+pub(super) fn emit_together<'a>(kernels: impl IntoIterator<Item = &'a Kernel>) -> (String, Vec<String>) {
+    let (mut used, mut texts, mut entries) = (BTreeSet::new(), String::new(), Vec::new());
+    for (number, kernel) in kernels.into_iter().enumerate() {
+        let plan = TextPlan::new(kernel);
+        let mut printer = CudaPrinter::new(kernel, &plan, &format!("kernel_{number}"));
+        printer.function();
+        used.append(&mut printer.exprs.used);
+        let _ = write!(texts, "\n{}", printer.out);
+        entries.push(printer.entry);
+    }
+    (library::collect(&used) + &texts, entries)
 }
 
 /// How a local buffer of one element is written: as a variable.
@@ -102,9 +117,9 @@ struct CudaPrinter<'a> {
 }
 
 impl<'a> CudaPrinter<'a> {
-    fn new(kernel: &'a Kernel, plan: &'a TextPlan) -> Self {
+    fn new(kernel: &'a Kernel, plan: &'a TextPlan, name: &str) -> Self {
         let mut names = Names::new();
-        let entry = names.take(&kernel.name);
+        let entry = names.take(name);
         let exprs = Exprs {
             kernel,
             params: SecondaryMap::new(),

@@ -514,7 +514,7 @@ fn spec(name: impl Into<String>, build: impl Fn(&mut KernelBuilder, &[ExprId]) -
 /// Every operation that `num` defines on a data type, and every conversion from it.
 pub(super) fn all_ops(dtype: DType) -> Kernel {
     let mut outputs = Vec::new();
-    for &to in DType::KERNEL.iter().filter(|to| **to != dtype) {
+    for to in DType::of_kernels().filter(|to| *to != dtype) {
         outputs.push(spec(format!("to_{to}"), move |b, v| b.exprs().cast(v[0], to)));
     }
     for &op in UnaryOp::ALL.iter().filter(|op| op.accepts(dtype)) {

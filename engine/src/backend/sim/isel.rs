@@ -5,7 +5,7 @@
 //! `i8 i16` sign-extended and `u8 u16` zero-extended to 32 bits; `bool` as 0 or 1;
 //! floats of at most 16 bits as their pattern. An operation that has no bytecode is called on the host through
 //! `num::eval`, so its meaning is the reference's by construction. Kernels hold the
-//! types of `DType::KERNEL` only; others have an arbitrary form here.
+//! types of `DType::of_kernels` only; others have an arbitrary form here.
 
 use crate::num::{BinaryOp, DType, DTypeClass, UnaryOp, Value, storage};
 use simcore::Opcode;

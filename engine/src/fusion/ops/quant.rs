@@ -25,6 +25,7 @@ use crate::fusion::{FusionBuilder, Operand};
 use crate::num::{BinaryOp, DType};
 
 mod evaluate;
+mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -40,7 +41,7 @@ pub(super) const ROWS: &[OpRow] = &[
         "nv_block_quantize",
         &[INPUT, GLOBAL_SCALE, flag("swizzle_block_scales"), BLOCK_SIZE, DTYPE],
         as_given,
-        Primitive { meta: block_meta, layout: ResultLayout::Dense, eval: evaluate::block, decompose: None, movement: Movement::NEW },
+        Primitive { meta: block_meta, layout: ResultLayout::Dense, eval: evaluate::block, decompose: Some(steps::block), movement: Movement::NEW },
         "x in blocks along the last axis, divided by their scales, and the scales: f4e2m1fn in blocks of 16 with scales of \
          f8e4m3fn, or f8e4m3fn in blocks of 32 with scales of f8e8m0fnu. Swizzled scales are padded to tiles of 128 by 4.",
         "N§2",

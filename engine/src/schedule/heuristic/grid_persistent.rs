@@ -45,14 +45,14 @@ const ROOM: i64 = 2 << 10;
 /// is done while some wait.
 const BLOCKS: [(i64, i64, i64); 3] = [(256, 4, 100), (512, 2, 115), (1024, 1, SLOWEST)];
 const SLOWEST: i64 = 145;
-/// Vectors that a thread holds: few numbers, since each is a kernel of its own.
-const BATCHES: [i64; 14] = [1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 25, 28, 32, 64];
-const MOST_BATCH: i64 = 32;
+/// Vectors that a thread holds: few numbers, since each is a kernel of its own. Of single columns only powers of
+/// two: they matter less.
+const BATCHES: &[i64] = &[1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 25, 28, 32];
+const BATCHES_OF_SINGLES: &[i64] = &[1, 2, 4, 8, 16, 32, 64];
 /// Vectors of neighbouring columns that a block reads at least, where there are as many.
 const LEAST_LANES: i64 = 8;
-/// The same where columns are read one by one, and vectors of one element that a thread holds.
+/// The same where columns are read one by one.
 const LEAST_SINGLE: i64 = 32;
-const MOST_SINGLE: i64 = 64;
 /// What a turn takes whatever it moves, and waiting for others in it, in bytes that a multiprocessor moves in the time.
 const TURN: i64 = 96 << 10;
 const WAIT: i64 = 128 << 10;
@@ -243,7 +243,7 @@ fn ways_of(device: &DeviceDesc, shape: &Shape, (x, y, per_sm, slow): (i64, i64, 
     // Values that threads exchange: rows of one warp are combined in registers.
     let exchanged = if across { x * vector * (y * x.min(WARP) / WARP) } else { threads / WARP };
     let room = shared_of_block(device, per_sm) - shape.exchanged * exchanged;
-    let most = (room / (threads * vector * read.max(1))).min(if vector == 1 { MOST_SINGLE } else { MOST_BATCH });
+    let most = room / (threads * vector * read.max(1));
     // What a team shares, and what teams take in turn.
     let strips = ceil_div(vectors, x);
     let (shared, turns) = match across {
@@ -255,9 +255,8 @@ fn ways_of(device: &DeviceDesc, shape: &Shape, (x, y, per_sm, slow): (i64, i64, 
     // One block holds a row better in registers.
     let fewest = if across { 1 } else { 2 };
     let mut ways = Vec::new();
-    // Of single columns only powers of two: they matter less.
-    let is_meant = |batch: &i64| *batch <= most && (vector > 1 || batch.count_ones() == 1);
-    for batch in BATCHES.into_iter().filter(is_meant) {
+    let batches = if vector == 1 { BATCHES_OF_SINGLES } else { BATCHES };
+    for &batch in batches.iter().filter(|batch| **batch <= most) {
         let team = ceil_div(shared, batch);
         if !(fewest..=blocks).contains(&team) {
             continue;

@@ -6,7 +6,7 @@
 //! all blocks: then a block has a part of the columns, and its threads one block's sums each. So memory is read once,
 //! where two kernels would read it twice.
 //!
-//! What differs from row to row comes through a ring in shared memory, a row ahead, which leaves the registers to sums.
+//! What differs from row to row comes through a ring in shared memory, two rows ahead, which leaves the registers to sums.
 //!
 //! Afterwards what ran over blocks runs over threads, and the other way round: a thread adds up the sums of each
 //! `threads`-th block, for the vectors of `threads / groups` threads of a row; there are as many groups as blocks at most.
@@ -43,7 +43,7 @@ pub(super) const HEURISTIC: Heuristic = Heuristic {
 };
 
 /// Stages of the ring in which rows come.
-const STAGES: u32 = 2;
+const STAGES: u32 = 3;
 /// Registers of a thread whatever it holds.
 const FIXED: i64 = 40;
 /// More of them no thread is given.

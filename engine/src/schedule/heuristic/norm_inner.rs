@@ -147,7 +147,8 @@ fn rows_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Rows> {
     }
     let vectors = ceil_div(row + if align.is_some() { vector - 1 } else { 0 }, vector).max(1);
     let rows = product(&kept);
-    let shape = RowShape { row, vectors, vector, rows, has_rows: !kept.is_empty(), shifted: align.is_some() };
+    let (has_rows, shifted) = (!kept.is_empty(), align.is_some());
+    let shape = RowShape { row, vectors, vector, rows, has_rows, shifted, of_sums: work_of_sums(scheduled, &reduced) };
     if tiles(cx, &shape).is_empty() {
         return Err(too_long(row, MAX_PER_THREAD * i64::from(cx.device.max_threads_per_block)));
     }
@@ -375,6 +376,35 @@ fn recompute_cheap(builder: &mut ScheduleBuilder, reduced: &[AxisId]) -> Result<
 /// Whether a tensor varies along the row.
 pub(super) fn along_row(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) -> bool {
     state.tensors[tv].indexed().any(|axis| reduced.contains(&axis))
+}
+
+/// Instructions, about, of a thread for what is computed of a row's sums and has no element along it.
+fn work_of_sums(state: &ScheduledFusion, reduced: &[AxisId]) -> i64 {
+    let mut behind = BTreeSet::new();
+    let mut work = 0;
+    for tv in state.topological() {
+        let Some(op) = &state.tensors[tv].op else { continue };
+        let is_sum = state.is_reduction(tv);
+        if is_sum || state.producers(tv).iter().any(|from| behind.contains(from)) {
+            behind.insert(tv);
+            let is_own = !is_sum && !along_row(state, tv, reduced);
+            work += if is_own { instructions(state, tv, &op.compute) } else { 0 };
+        }
+    }
+    work
+}
+
+/// Instructions, about, of a thread for an element.
+fn instructions(state: &ScheduledFusion, tv: TvId, compute: &Compute) -> i64 {
+    use BinaryOp::{Add, Maximum, Minimum, Mul, Sub};
+    use UnaryOp::{Abs, Neg, Relu};
+    let is_narrow = |tv: &TvId| state.tensors[*tv].dtype.bytes() == 1;
+    match compute {
+        Compute::Cast if is_narrow(&tv) || state.producers(tv).iter().any(is_narrow) => 4,
+        Compute::Unary(Abs | Neg | Relu) | Compute::Cast | Compute::Copy | Compute::Ternary(_) => 1,
+        Compute::Binary(op) if matches!(op, Add | Sub | Mul | Maximum | Minimum) || op.is_comparison() => 1,
+        _ => 8,
+    }
 }
 
 /// Whether a value of the row can be computed again by a later stage.

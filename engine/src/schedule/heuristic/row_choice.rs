@@ -37,6 +37,12 @@ pub(super) const MAX_PER_THREAD: i64 = 64;
 /// Vectors that a thread may hold of a row that has only a part of a warp.
 const MOST_OF_A_PART: i64 = 12;
 
+/// Vectors of a row that a thread may hold alone, and instructions for what is computed of its sums from which it
+/// does: else others would do the same beside it. With fewer it costs more that its vectors lie side by side, so that
+/// those of neighbours do not (up to a third where a row has four).
+const MOST_ALONE: i64 = 4;
+const MUCH_OF_SUMS: i64 = 28;
+
 /// Threads of a multiprocessor below which nobody computes while one waits for its
 /// own results.
 const FEW_THREADS: i64 = 768;
@@ -66,6 +72,8 @@ pub(super) struct RowShape {
     pub(super) has_rows: bool,
     /// Whether rows start at odd places.
     pub(super) shifted: bool,
+    /// Instructions, about, for what is computed of the sums of a row.
+    pub(super) of_sums: i64,
 }
 
 /// How a block holds a row.
@@ -124,7 +132,10 @@ pub(super) fn tiles(cx: &CompileCx<'_>, shape: &RowShape) -> Vec<RowTile> {
     let parts = parts_of_a_warp(shape, most_batch.min(MOST_OF_A_PART));
     if shape.vectors <= WARP {
         let threads = if shape.has_rows { next_power_of_two(shape.vectors) } else { WARP };
-        return parts.chain([RowTile { threads, batch: 1 }]).collect();
+        let may_share = shape.has_rows && !shape.shifted && shape.of_sums >= MUCH_OF_SUMS;
+        let alone = may_share && (2..=MOST_ALONE).contains(&shape.vectors);
+        let alone = alone.then_some(RowTile { threads: 1, batch: shape.vectors });
+        return parts.chain(alone).chain([RowTile { threads, batch: 1 }]).collect();
     }
     let most = i64::from(cx.device.max_threads_per_block);
     let whole = (1..=most_batch)

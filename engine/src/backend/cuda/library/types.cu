@@ -137,13 +137,16 @@ __device__ inline e8m0_t to_e8m0(float x) {
   const unsigned code = magnitude < 0x00800000u ? small : (magnitude + 0x00400000u) >> 23;
   return e8m0_t{(unsigned char)(magnitude >= 0x7f800000u ? 255u : code)};
 }
-//@ to_e2m1 : e2m1_t narrow_float
-// At most 6 in magnitude, which NaN becomes too.
+//@ to_e2m1 : e2m1_t
+// At most 6 in magnitude, which NaN becomes too. To the nearest half, of 2 and more to the nearest one, of 4 and more
+// to the nearest even number: to multiples of the last place of a sum with 2^22 times the power of two below, or 1.
 __device__ inline e2m1_t to_e2m1(float x) {
-  const unsigned magnitude = __float_as_uint(x) & 0x7fffffffu;
-  const unsigned code = narrow_float<1, 1>(magnitude);
-  const unsigned sign = __float_as_uint(x) >> 28 & 8u;
-  return e2m1_t{(unsigned char)(magnitude > 0x7f800000u ? 7u : sign | (code < 7u ? code : 7u))};
+  const float magnitude = fminf(fabsf(x), 6.0f);
+  const unsigned power = max(__float_as_uint(magnitude) & 0x7f800000u, 0x3f800000u);
+  const unsigned unit = power + (22u << 23);
+  const unsigned steps = __float_as_uint(magnitude + __uint_as_float(unit)) - unit;
+  const unsigned sign = x == x ? __float_as_uint(x) >> 28 & 8u : 0u;
+  return e2m1_t{(unsigned char)(sign | (steps + (power >> 22) - 254u))};
 }
 //@ to_int :
 // Truncates; saturates; NaN gives 0.

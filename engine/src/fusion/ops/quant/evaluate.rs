@@ -8,9 +8,9 @@ use crate::num::convert::{f4e2m1fn_to_f32, f8e4m3fn_to_f32, f8e8m0fnu_to_f32, f6
 use crate::num::{DType, Value, eval};
 
 /// The greatest `f8e4m3fn`.
-const E4M3_MAX: f32 = 448.0;
+pub(super) const E4M3_MAX: f32 = 448.0;
 /// The greatest `f4e2m1fn`.
-const E2M1_MAX: f32 = 6.0;
+pub(super) const E2M1_MAX: f32 = 6.0;
 
 /// Blocks of one parallel task.
 const BLOCKS: usize = 512;

@@ -1,7 +1,10 @@
 use crate::fusion::ops::checks::{check_refused, check_unevaluated, counting, dense, results, strided};
+use crate::fusion::{decompose, decomposes};
 use crate::num::DType::{self, *};
 use crate::num::Value;
-use crate::tensor::HostTensor;
+use crate::refeval::evaluate;
+use crate::tensor::{Arg, HostTensor};
+use crate::text::parse_one;
 
 const BLOCK: &str = "%0, %1 = nv_block_quantize";
 
@@ -205,4 +208,68 @@ fn refusals_name_types_and_sizes() {
         &inputs(&[], &[]),
         "E0213: preprocess_grouped_matmul_input_sf: row 0 belongs to no group",
     );
+}
+
+/// What a block may hold, beside numbers of its own.
+const SPECIAL: [f64; 12] = [
+    f64::NAN,
+    f64::INFINITY,
+    f64::NEG_INFINITY,
+    0.0,
+    -0.0,
+    448.0,
+    3.4028234663852886e38,
+    -1e38,
+    1.1754943508222875e-38,
+    5.877471754111438e-39,
+    1e-45,
+    -3e-42,
+];
+
+#[test]
+fn steps_compute_what_the_operation_does() {
+    crate::property::property(|u| {
+        let dtype = *u.choose(&[F32, BF16, F16])?;
+        let (rows, blocks) = (u.int_in_range(1..=3i64)?, u.int_in_range(1..=3i64)?);
+        let (statement, size, axes) = *u.choose(&[
+            ("nv_block_quantize %x", 16, "?, ?"),
+            ("nv_block_quantize %x", 16, "?"),
+            ("nv_block_quantize %x global_scale(%g)", 16, "?, ?, ?"),
+            ("nv_block_quantize %x global_scale(%g) swizzle_block_scales", 16, "?, ?"),
+            ("nv_block_quantize %x swizzle_block_scales", 16, "?, ?"),
+            ("nv_block_quantize %x block_size(32) dtype(f8e4m3fn)", 32, "?, ?"),
+        ])?;
+        let sizes = match axes {
+            "?" => vec![blocks * size],
+            "?, ?" => vec![rows, blocks * size],
+            _ => vec![rows, 1, blocks * size],
+        };
+        // Blocks of one special value, of some, and of none.
+        let share = u.int_in_range(0..=16u8)?;
+        let mut drawn = Vec::new();
+        for _ in 0..sizes.iter().product::<i64>() {
+            let special = u.int_in_range(1..=16u8)? <= share;
+            let number = f64::from(u.arbitrary::<i16>()?) * 2f64.powi(u.int_in_range(-20..=10)?);
+            drawn.push(if special { *u.choose(&SPECIAL)? } else { number });
+        }
+        let x = dense(dtype, &sizes, &drawn);
+        let global = dense(F32, &[], &[*u.choose(&[1.0, 37.5, 0.0, -2.0, 1e-40, f64::INFINITY, f64::NAN])?]);
+        let mut args: Vec<Arg> = vec![Arg::Tensor(x)];
+        let mut inputs = format!("%x: {dtype}[{axes}]");
+        if statement.contains("%g") {
+            inputs += ", %g: f32[]";
+            args.push(Arg::Tensor(global));
+        }
+        let fusion = parse_one(&format!("fusion @f({inputs}) {{\n  %q, %s = {statement}\n  return %q, %s\n}}\n"));
+        let fusion = fusion.unwrap();
+        let steps = decompose(&fusion).unwrap().fusion;
+        assert!(!decomposes(&steps) && decomposes(&fusion));
+        let [whole, parts] = [&fusion, &steps].map(|fusion| evaluate(fusion, &args).unwrap());
+        for (whole, parts) in whole.iter().zip(&parts) {
+            assert_eq!((whole.dtype(), whole.sizes()), (parts.dtype(), parts.sizes()));
+            let [expected, found] = [whole, parts].map(HostTensor::to_f64);
+            assert!(whole.bits_equal(parts), "{statement} of {drawn:?}: {expected:?}, {found:?}");
+        }
+        Ok(())
+    });
 }
