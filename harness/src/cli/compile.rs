@@ -1,7 +1,7 @@
 //! `compile`: the kernel of every selected case through NVRTC to machine code
 //! for an H200. It needs the library, and no GPU. With `--code-cache DIR`, those
 //! that some run has compiled are not compiled again; without, several are one text, which
-//! takes less than half of the time. With `--resources FILE`,
+//! takes less time. With `--resources FILE`,
 //! what each takes of a multiprocessor is written down.
 
 use super::args::Args;
