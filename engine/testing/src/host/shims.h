@@ -61,6 +61,8 @@ inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned l
 
 // Exact functions.
 inline float fabsf(float x) { return __builtin_fabsf(x); }
+inline float fminf(float a, float b) { return __builtin_fminf(a, b); }
+inline unsigned max(unsigned a, unsigned b) { return a < b ? b : a; }
 inline double fabs(double x) { return __builtin_fabs(x); }
 inline float sqrtf(float x) { return __builtin_sqrtf(x); }
 inline double sqrt(double x) { return __builtin_sqrt(x); }
