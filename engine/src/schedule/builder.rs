@@ -96,10 +96,7 @@ impl ScheduleBuilder {
     /// Splits an axis into parts of one size, as many as the launch has places for. `exact`
     /// promises that the parts are equal.
     pub fn split_parts(&mut self, axis: AxisId, parts: Parts, exact: bool) -> Result<(AxisId, AxisId)> {
-        if parts.places < 1 {
-            return Err(Diagnostic::user(code::SCHEDULE_AXES, format!("split of {} into no parts", self.name(axis))));
-        }
-        self.need_short_name(axis)?;
+        self.check_parts(axis, parts)?;
         let exact = exact && !self.distrustful;
         let beside = parts.beside.map(|beside| self.name(beside));
         self.scheduled.steps.push(Step::SplitParts { axis: self.name(axis), places: parts.places, beside, exact });
@@ -109,13 +106,18 @@ impl ScheduleBuilder {
     /// Splits an axis into turns, in each of which as many parts as the launch has places for take one index: neighbours
     /// are taken together, where [`Self::split_parts`] gives each part neighbours of its own.
     pub fn split_turns(&mut self, axis: AxisId, parts: Parts) -> Result<(AxisId, AxisId)> {
-        if parts.places < 1 {
-            return Err(Diagnostic::user(code::SCHEDULE_AXES, format!("split of {} into no parts", self.name(axis))));
-        }
-        self.need_short_name(axis)?;
+        self.check_parts(axis, parts)?;
         let beside = parts.beside.map(|beside| self.name(beside));
         self.scheduled.steps.push(Step::SplitTurns { axis: self.name(axis), places: parts.places, beside });
         Ok(self.scheduled.axes.split_turns(axis, parts))
+    }
+
+    /// Whether an axis can be split so.
+    fn check_parts(&self, axis: AxisId, parts: Parts) -> Result<()> {
+        if parts.places < 1 {
+            return Err(Diagnostic::user(code::SCHEDULE_AXES, format!("split of {} into no parts", self.name(axis))));
+        }
+        self.need_short_name(axis)
     }
 
     /// Merges two axes: `result = outer * extent(inner) + inner`.

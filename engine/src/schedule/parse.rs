@@ -176,18 +176,23 @@ impl<'a> Line<'a> {
         })
     }
 
+    /// `N [per B]`: places, and the axis for each index of which they are shared.
+    fn parts(&mut self) -> Result<(i64, Option<String>)> {
+        let places = self.number()?;
+        let beside = if self.take("per") { Some(self.axis()?) } else { None };
+        Ok((places, beside))
+    }
+
     fn split(&mut self) -> Result<Step> {
         let axis = self.axis()?;
         if self.take("into") {
-            let places = self.number()?;
-            let beside = if self.take("per") { Some(self.axis()?) } else { None };
+            let (places, beside) = self.parts()?;
             return Ok(Step::SplitParts { axis, places, beside, exact: self.take("exact") });
         }
         if self.take("in") {
             self.need("turns")?;
             self.need("of")?;
-            let places = self.number()?;
-            let beside = if self.take("per") { Some(self.axis()?) } else { None };
+            let (places, beside) = self.parts()?;
             return Ok(Step::SplitTurns { axis, places, beside });
         }
         self.need("by")?;

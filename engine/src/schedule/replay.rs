@@ -82,6 +82,10 @@ impl Replay {
         found.ok_or_else(|| unknown(placed, name, format!("there is no axis {name}"), self.axes.keys()))
     }
 
+    fn parts(&self, placed: &PlacedStep, places: i64, beside: Option<&str>) -> Result<Parts> {
+        Ok(Parts { places, beside: beside.map(|beside| self.axis(placed, beside)).transpose()? })
+    }
+
     fn all_axes(&self, placed: &PlacedStep, names: &[String]) -> Result<Vec<AxisId>> {
         names.iter().map(|name| self.axis(placed, name)).collect()
     }
@@ -104,14 +108,12 @@ impl Replay {
                 }
             }
             Step::SplitParts { axis, places, beside, exact } => {
-                let (axis, beside) = (self.axis(placed, axis)?, beside.as_ref());
-                let beside = beside.map(|beside| self.axis(placed, beside)).transpose()?;
-                self.builder.split_parts(axis, Parts { places: *places, beside }, *exact).map(drop)
+                let (axis, parts) = (self.axis(placed, axis)?, self.parts(placed, *places, beside.as_deref())?);
+                self.builder.split_parts(axis, parts, *exact).map(drop)
             }
             Step::SplitTurns { axis, places, beside } => {
-                let (axis, beside) = (self.axis(placed, axis)?, beside.as_ref());
-                let beside = beside.map(|beside| self.axis(placed, beside)).transpose()?;
-                self.builder.split_turns(axis, Parts { places: *places, beside }).map(drop)
+                let (axis, parts) = (self.axis(placed, axis)?, self.parts(placed, *places, beside.as_deref())?);
+                self.builder.split_turns(axis, parts).map(drop)
             }
             Step::Merge { outer, inner } => {
                 let (outer, inner) = (self.axis(placed, outer)?, self.axis(placed, inner)?);

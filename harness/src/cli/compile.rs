@@ -154,26 +154,13 @@ fn write_resources(file: &Path, device: &DeviceDesc, results: &[Built]) -> Resul
 /// Compiles on all cores, with a store each kernel by itself, so that each is found again, and
 /// several in a text without; results in the order of the kernels.
 fn build_all(compiler: &Compiler, cx: &CompileCx<'_>, kernels: Vec<(Vec<String>, Arc<Plan>)>) -> Vec<Built> {
-    let built = |(cases, plan), result: engine::diag::Result<Option<Resources>>| Built {
-        cases,
-        plan,
-        result: result.map_err(|error| error.to_string()),
-    };
-    if compiler.counts().is_some() {
-        return on_all_cores(kernels, |kernel| {
-            let result = compiler.compile_plan(cx, None, &kernel.1);
-            built(kernel, result.map(|(_, compiled)| compiled.cubin.resources))
-        });
-    }
-    let mut kernels = kernels.into_iter();
-    let texts = std::iter::from_fn(|| Some(kernels.by_ref().take(TOGETHER).collect::<Vec<_>>()));
-    let texts = texts.take_while(|text| !text.is_empty()).collect();
-    let results = on_all_cores(texts, |text: Vec<(Vec<String>, Arc<Plan>)>| {
-        let together: Vec<&Kernel> = text.iter().map(|(_, plan)| plan.kernel()).collect();
-        let results = compiler.compile_together(cx, &together);
-        text.into_iter().zip(results).map(|(kernel, result)| built(kernel, result)).collect::<Vec<_>>()
+    let together = if compiler.counts().is_some() { 1 } else { TOGETHER };
+    let results = on_all_cores(kernels.chunks(together).collect(), |text| {
+        let text: Vec<&Kernel> = text.iter().map(|(_, plan)| plan.kernel()).collect();
+        compiler.compile_together(cx, &text)
     });
-    results.into_iter().flatten().collect()
+    let results = results.into_iter().flatten().map(|result| result.map_err(|error| error.to_string()));
+    kernels.into_iter().zip(results).map(|((cases, plan), result)| Built { cases, plan, result }).collect()
 }
 
 /// Works on the items with a thread on each core; results in the order of the items.

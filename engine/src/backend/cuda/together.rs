@@ -19,11 +19,12 @@ use crate::options::{CompileCx, Phase};
 const NAME: &str = "together";
 
 impl Compiler {
-    /// Compiles kernels in one text, past the store: what each takes, where the log says, or why
-    /// it does not compile.
+    /// Compiles kernels in one text: what each takes, where the log says, or why it does not compile. A single one
+    /// is compiled, or found, as by [`Compiler::compile`].
     pub fn compile_together(&self, cx: &CompileCx<'_>, kernels: &[&Kernel]) -> Vec<Result<Option<Resources>>> {
         let options = NvrtcOptions::of(cx);
-        let alone = |kernel: &&Kernel| self.resources_alone(cx, kernel, &options);
+        let alone =
+            |kernel: &&Kernel| self.compile(cx, &emit(kernel), &options, 0).map(|compiled| compiled.cubin.resources);
         if kernels.len() < 2 {
             return kernels.iter().map(alone).collect();
         }
@@ -35,17 +36,6 @@ impl Compiler {
             }
             _ => kernels.iter().map(alone).collect(),
         }
-    }
-
-    fn resources_alone(
-        &self,
-        cx: &CompileCx<'_>,
-        kernel: &Kernel,
-        options: &NvrtcOptions,
-    ) -> Result<Option<Resources>> {
-        let source = emit(kernel);
-        let compile = || self.compile_anywhere(None, &source.text(), &source.entry, options);
-        cx.span(Phase::Codegen, &source.entry, 0, compile).map(|cubin| cubin.resources)
     }
 }
 
@@ -66,7 +56,8 @@ mod tests {
         let together = compiler.compile_together(&cx, &kernels);
         assert_eq!(together.len(), kernels.len());
         for (kernel, answer) in kernels.iter().zip(&together) {
-            assert_eq!(*answer, compiler.resources_alone(&cx, kernel, &NvrtcOptions::of(&cx)), "{}", kernel.name);
+            let alone = compiler.compile(&cx, &emit(kernel), &NvrtcOptions::of(&cx), 0);
+            assert_eq!(*answer, alone.map(|compiled| compiled.cubin.resources), "{}", kernel.name);
         }
         together
     }

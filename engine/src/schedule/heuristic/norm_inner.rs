@@ -394,15 +394,25 @@ fn work_of_sums(state: &ScheduledFusion, reduced: &[AxisId]) -> i64 {
     work
 }
 
-/// Instructions, about, of a thread for an element.
-fn instructions(state: &ScheduledFusion, tv: TvId, compute: &Compute) -> i64 {
+/// Whether arithmetic is an instruction, where functions and divisions are many.
+pub(super) fn is_one_instruction(compute: &Compute) -> bool {
     use BinaryOp::{Add, Maximum, Minimum, Mul, Sub};
     use UnaryOp::{Abs, Neg, Relu};
+    match compute {
+        Compute::Unary(op) => matches!(op, Abs | Neg | Relu),
+        Compute::Binary(op) => matches!(op, Add | Sub | Mul | Maximum | Minimum),
+        _ => false,
+    }
+}
+
+/// Instructions, about, of a thread for an element.
+fn instructions(state: &ScheduledFusion, tv: TvId, compute: &Compute) -> i64 {
     let is_narrow = |tv: &TvId| state.tensors[*tv].dtype.bytes() == 1;
     match compute {
         Compute::Cast if is_narrow(&tv) || state.producers(tv).iter().any(is_narrow) => 4,
-        Compute::Unary(Abs | Neg | Relu) | Compute::Cast | Compute::Copy | Compute::Ternary(_) => 1,
-        Compute::Binary(op) if matches!(op, Add | Sub | Mul | Maximum | Minimum) || op.is_comparison() => 1,
+        Compute::Cast | Compute::Copy | Compute::Ternary(_) => 1,
+        Compute::Binary(op) if op.is_comparison() => 1,
+        _ if is_one_instruction(compute) => 1,
         _ => 8,
     }
 }
@@ -416,8 +426,6 @@ pub(super) fn is_repeatable(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId
 /// Whether a value of the row is recomputed rather than kept: a few cheap
 /// instructions on one other value of the row.
 pub(super) fn is_cheap(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) -> bool {
-    use BinaryOp::{Add, Maximum, Minimum, Mul, Sub};
-    use UnaryOp::{Abs, Neg, Relu};
     let Some(op) = &state.tensors[tv].op else { return false };
     if !is_repeatable(state, tv, reduced) {
         return false;
@@ -425,8 +433,7 @@ pub(super) fn is_cheap(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) ->
     let cheap = match op.compute {
         Compute::Cast | Compute::Index { .. } => true,
         Compute::Copy => state.producers(tv).iter().all(|producer| state.tensors[*producer].io.is_none()),
-        Compute::Unary(op) => matches!(op, Abs | Neg | Relu),
-        Compute::Binary(op) => matches!(op, Add | Sub | Mul | Maximum | Minimum),
+        Compute::Unary(_) | Compute::Binary(_) => is_one_instruction(&op.compute),
         Compute::Ternary(_) => true,
         Compute::Random(_) | Compute::Reduce { .. } | Compute::Join { .. } | Compute::Lookup => false,
     };

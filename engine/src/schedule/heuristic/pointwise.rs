@@ -10,6 +10,7 @@
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
+use super::norm_inner::is_one_instruction;
 use super::shared_tile::{SECTOR_BYTES, WORD_BYTES};
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
@@ -17,7 +18,6 @@ use super::tile::{
 };
 use crate::diag::Result;
 use crate::kernel::MAX_ACCESS_BYTES;
-use crate::num::UnaryOp;
 use crate::schedule::{AxisId, Compute, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 
 /// Grid dimensions y and z end here.
@@ -209,11 +209,10 @@ fn is_flat(summary: &Summary<'_>, order: &[AxisId]) -> bool {
 /// Whether rows are long and what finds each element of what is broadcast would take too much beside the rest: at odd
 /// places two tensors, or one beside functions of many instructions; and beside random numbers, wherever rows start.
 fn is_better_by_rows(problem: &Problem<'_>, scheduled: &ScheduledFusion, order: &[AxisId]) -> bool {
-    use UnaryOp::{Abs, Neg, Relu};
     let Some(row) = order.last().map(|last| problem.sizes.extent(scheduled, *last)) else { return false };
     let ops = || scheduled.tensors.values().filter_map(|data| data.op.as_ref());
     let is_random = ops().any(|op| matches!(op.compute, Compute::Random(_)));
-    let is_heavy = ops().any(|op| matches!(op.compute, Compute::Unary(op) if !matches!(op, Abs | Neg | Relu)));
+    let is_heavy = ops().any(|op| matches!(op.compute, Compute::Unary(_)) && !is_one_instruction(&op.compute));
     let broadcast =
         problem.summary.globals.iter().filter(|tensor| tensor.elements > 1 && tensor.order.len() < order.len());
     let is_odd = row % vector_width(problem.summary, |tensor| tensor.order.len() == order.len()) != 0;
