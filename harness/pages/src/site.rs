@@ -6,6 +6,7 @@ use crate::figure::{self, Figure};
 use crate::given::{CaseFact, Given};
 use crate::history::{CaseHistory, Device, Names, Run, read_devices};
 use crate::slug;
+use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -206,7 +207,8 @@ fn once(results: &std::path::Path, folder: &str) -> Vec<Once> {
 
 impl Watched {
     fn new(device: Device, costs: &[String], peers: Vec<Peer>) -> Self {
-        let changes = device.cases.iter().map(|(case, history)| (*case, found(&device, history, costs)));
+        // Each case's figures are looked at in every night: the long part of reading.
+        let changes = device.cases.par_iter().map(|(case, history)| (*case, found(&device, history, costs)));
         let changes: BTreeMap<u32, Vec<Found>> = changes.filter(|(_, found)| !found.is_empty()).collect();
         let (mut turns, mut by_run) = (BTreeMap::<u32, Vec<u32>>::new(), BTreeMap::<u32, Vec<u32>>::new());
         for (case, history) in &device.cases {

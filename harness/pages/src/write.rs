@@ -2,7 +2,8 @@
 
 use crate::given::Given;
 use crate::page;
-use crate::site::Site;
+use crate::site::{Site, Watched};
+use rayon::prelude::*;
 use std::io;
 use std::path::Path;
 
@@ -16,6 +17,17 @@ pub struct Written {
     pub bytes: u64,
     pub cases: usize,
     pub runs: usize,
+}
+
+impl Written {
+    fn and(self, other: Self) -> Self {
+        Self {
+            pages: self.pages + other.pages,
+            bytes: self.bytes + other.bytes,
+            cases: self.cases + other.cases,
+            runs: self.runs + other.runs,
+        }
+    }
 }
 
 /// Tells our own folders from those of others: nothing else is removed.
@@ -46,22 +58,29 @@ pub fn write(given: Given, folder: &Path) -> io::Result<Written> {
     }
     out.put("data/cases.js", &page::all_cases(&site))?;
     out.put("data/runs.js", &page::all_runs(&site))?;
-    for case in &site.order {
-        out.page(&site.case_page(*case), &page::case(&site, *case))?;
-    }
-    for watched in &site.devices {
-        for number in 0..watched.device.runs.len() as u32 {
-            let page = page::run_page(&watched.run(number).id);
-            out.page(&page, &page::run(&site, watched, number))?;
-            let data = page.replacen("run/", "data/", 1).replace(".html", ".js");
-            out.put(&data, &page::of_run(&site, watched, number))?;
-            out.written.runs += 1;
-        }
-    }
     for (path, text) in &site.given.files {
         out.page(&page::file_page(path), &page::file(&site, path, text))?;
     }
-    Ok(out.written)
+    let cases = site.order.par_iter().map(|case| out.another(|out| case_page(&site, *case, out)));
+    let runs = site.devices.par_iter().flat_map(|watched| {
+        let numbers = (0..watched.device.runs.len() as u32).into_par_iter();
+        numbers.map(|number| out.another(|out| run_page(&site, watched, number, out)))
+    });
+    let others = cases.chain(runs).try_reduce(Written::default, |one, other| Ok(one.and(other)))?;
+    Ok(out.written.and(others))
+}
+
+fn case_page(site: &Site, case: u32, out: &mut Out<'_>) -> io::Result<()> {
+    out.page(&site.case_page(case), &page::case(site, case))
+}
+
+fn run_page(site: &Site, watched: &Watched, number: u32, out: &mut Out<'_>) -> io::Result<()> {
+    let page = page::run_page(&watched.run(number).id);
+    out.page(&page, &page::run(site, watched, number))?;
+    let data = page.replacen("run/", "data/", 1).replace(".html", ".js");
+    out.put(&data, &page::of_run(site, watched, number))?;
+    out.written.runs += 1;
+    Ok(())
 }
 
 /// An empty folder of ours.
@@ -89,6 +108,13 @@ struct Out<'a> {
 }
 
 impl Out<'_> {
+    /// What `write` writes beside others into the same folder.
+    fn another(&self, write: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<Written> {
+        let mut out = Self { folder: self.folder, written: Written::default() };
+        write(&mut out)?;
+        Ok(out.written)
+    }
+
     fn page(&mut self, name: &str, text: &str) -> io::Result<()> {
         self.written.pages += 1;
         self.put(name, text)

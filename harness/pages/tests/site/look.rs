@@ -129,11 +129,9 @@ fn needs_chromium_search_a_case_and_a_comparison() {
     assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
 }
 
-/// Each kind of page of 400 nights x 2,000 cases is there within a second.
-#[test]
-#[ignore = "needs Chromium and a quiet machine: cargo test -p pages -- --ignored needs_time"]
-fn needs_time_every_page_opens_within_a_second() {
-    let folder = site("open", 400, 2000);
+/// Each kind of page is there within a second.
+#[track_caller]
+pub(crate) fn check_opens(folder: &Folder) {
     let mut browser = Browser::start(&folder.0.join("profile"));
     browser.screen(1280, 900, false);
     browser.open(&folder.0.join("pages/about.html"), "");

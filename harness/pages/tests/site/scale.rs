@@ -2,6 +2,7 @@
 
 use super::folder::Folder;
 use super::given::given;
+use super::look::check_opens;
 use super::nights::{self, Planted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -131,8 +132,8 @@ fn a_folder_of_others_is_left_alone_and_results_may_be_empty() {
 
 /// 400 nights of 2,000 cases. Ignored: its history is 160 MB.
 #[test]
-#[ignore = "takes a minute: cargo test -p pages -- --ignored needs_time"]
-fn needs_time_many_nights_are_quick_small_and_marked() {
+#[ignore = "takes a minute and needs Chromium and a quiet machine: cargo test -p pages -- --ignored needs_time"]
+fn needs_time_many_nights_are_quick_small_marked_and_open_at_once() {
     let folder = Folder::new("nights");
     let (nights, cases) = (400, 2000);
     let planted = nights::write(&folder.0.join("results"), nights, cases).expect("writes");
@@ -149,4 +150,5 @@ fn needs_time_many_nights_are_quick_small_and_marked() {
     // One of four standard deviations is now and then a night more off.
     assert!(hit as f64 >= 0.995 * total as f64, "{hit} of {total}");
     assert!((wrong as f64) < 0.0001 * (nights * cases) as f64, "{wrong}");
+    check_opens(&folder);
 }
