@@ -7,8 +7,9 @@ use engine::compile::Plan;
 use engine::diag::render;
 use engine::kernel::BoundLaunch;
 use engine::options::{DeviceDesc, Options, SimOptions};
+use engine::program::Program;
 use engine::runtime::Session;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -50,6 +51,10 @@ pub struct CaseKernel {
     pub plan: Arc<Plan>,
     /// How the case launches it.
     pub launch: BoundLaunch,
+    /// The case's place among all, its program, and the place of the launch in that.
+    case: usize,
+    program: Arc<Program>,
+    step: usize,
 }
 
 /// The distinct kernels that cases compile to, in the order of the cases; those
@@ -57,26 +62,26 @@ pub struct CaseKernel {
 pub fn kernels(cases: &[Case]) -> Vec<CaseKernel> {
     let next = AtomicUsize::new(0);
     let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
-    let found: Mutex<BTreeMap<u128, (usize, CaseKernel)>> = Mutex::default();
+    let found: Mutex<BTreeMap<u128, CaseKernel>> = Mutex::default();
     let work = || {
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
             let Some(case) = cases.get(i) else { return };
             let Ok(program) = worker::program(case, &session) else { continue };
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-            for launch in program.launches() {
+            for (step, launch) in program.launches().enumerate() {
                 let hash = launch.plan.kernel_hash().0;
-                if found.get(&hash).is_none_or(|(first, _)| i < *first) {
+                if found.get(&hash).is_none_or(|first| i < first.case) {
                     let (id, plan, launch) = (case.id.clone(), launch.plan.clone(), launch.launch.clone());
-                    found.insert(hash, (i, CaseKernel { id, plan, launch }));
+                    found.insert(hash, CaseKernel { id, plan, launch, case: i, program: program.clone(), step });
                 }
             }
         }
     };
     on_all_threads(work);
     let mut found: Vec<_> = found.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect();
-    found.sort_by_key(|(i, _)| *i);
-    found.into_iter().map(|(_, kernel)| kernel).collect()
+    found.sort_by_key(|kernel| (kernel.case, kernel.step));
+    found
 }
 
 /// What became of kernels that were made again by the text of their schedules.
@@ -88,28 +93,24 @@ pub struct Replayed {
     pub other: Vec<String>,
 }
 
-/// Makes each kernel of the cases again by the text of its schedule. Left out are those that
+/// Makes each of the [`kernels`] of these cases again by the text of its schedule. Left out are those that
 /// read what another segment of their case computes.
-pub fn replayed(cases: &[Case]) -> Replayed {
+pub fn replayed(cases: &[Case], kernels: &[CaseKernel]) -> Replayed {
     let next = AtomicUsize::new(0);
     let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
-    let (seen, found) = (Mutex::new(BTreeSet::new()), Mutex::new(Replayed::default()));
+    let found = Mutex::new(Replayed::default());
     let work = || {
-        loop {
-            let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
-            let Ok(program) = worker::program(case, &session) else { continue };
-            for launch in program.launches() {
-                if !seen.lock().unwrap_or_else(PoisonError::into_inner).insert(launch.plan.kernel_hash().0) {
-                    continue;
-                }
-                let made = worker::is_made_again(case, &session, &program, launch);
-                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-                match made {
-                    None => {}
-                    Some(Ok(true)) => found.same += 1,
-                    Some(Ok(false)) => found.other.push(format!("{}: another kernel", case.id)),
-                    Some(Err(error)) => found.other.push(format!("{}: {error}", case.id)),
-                }
+        while let Some(kernel) = kernels.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let (case, Some(launch)) = (&cases[kernel.case], kernel.program.launches().nth(kernel.step)) else {
+                continue;
+            };
+            let made = worker::is_made_again(case, &session, &kernel.program, launch);
+            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            match made {
+                None => {}
+                Some(Ok(true)) => found.same += 1,
+                Some(Ok(false)) => found.other.push(format!("{}: another kernel", case.id)),
+                Some(Err(error)) => found.other.push(format!("{}: {error}", case.id)),
             }
         }
     };

@@ -1,18 +1,23 @@
 //! The independent checker of order over the kernels of all cases: each of them is right, so there is no alarm.
 
 use engine::kernel::check_order;
-use harness::case::{Target, load};
+use harness::case::{Case, Target, load};
 use harness::corpus::{self, CaseKernel};
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// The kernels of all cases, compiled once for all tests that ask.
-pub(crate) fn kernels() -> &'static [CaseKernel] {
-    static KERNELS: OnceLock<Vec<CaseKernel>> = OnceLock::new();
-    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases");
-    KERNELS.get_or_init(|| corpus::kernels(&load(&cases, Target::Sim).cases))
+/// All cases of the simulator and their kernels, compiled once for all tests that ask.
+pub(crate) fn corpus() -> (&'static [Case], &'static [CaseKernel]) {
+    static CORPUS: OnceLock<(Vec<Case>, Vec<CaseKernel>)> = OnceLock::new();
+    let (cases, kernels) = CORPUS.get_or_init(|| {
+        let loaded = load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases"), Target::Sim);
+        assert_eq!(loaded.errors, []);
+        let kernels = corpus::kernels(&loaded.cases);
+        (loaded.cases, kernels)
+    });
+    (cases, kernels)
 }
 
 /// What `f` makes of each item, in order; on all cores.
@@ -38,7 +43,7 @@ pub(crate) fn on_each<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync)
 
 #[test]
 fn the_checker_of_order_raises_no_alarm_on_kernels_of_cases() {
-    let kernels = kernels();
+    let (_, kernels) = corpus();
     let reports = on_each(kernels, |found| check_order(found.plan.kernel(), &found.launch));
     let (mut proven, mut wrong) = (0, String::new());
     for (found, report) in kernels.iter().zip(&reports) {

@@ -12,7 +12,7 @@ mod judge;
 mod launches;
 mod mutate;
 
-use crate::order::{kernels, on_each};
+use crate::order::{corpus, on_each};
 use engine::kernel::{Kernel, Scope, StmtKind};
 use harness::corpus::CaseKernel;
 use judge::{Subject, Verdict};
@@ -118,7 +118,7 @@ fn sample(kernels: &[CaseKernel], count: usize) -> Vec<&CaseKernel> {
 
 /// Judges every place of a sample of the kernels of cases.
 fn check_mutants(count: usize) {
-    let kernels = kernels();
+    let (_, kernels) = corpus();
     let sample = sample(kernels, count);
     let judged = on_each(&sample, |found| {
         let kernel = found.plan.kernel();

@@ -57,17 +57,23 @@ pub(super) struct Interval {
 }
 
 impl Interval {
+    /// The place of the first barrier that does not come before `time`: they came by time.
+    fn behind(&self, time: u32) -> usize {
+        self.barriers.partition_point(|barrier| barrier.time < time)
+    }
+
     /// Two accesses of different threads of the block that need an order.
     fn relation(&self, guards: &Guards, x: &Event, y: &Event) -> Relation {
         let (first, last) = (x.time.min(y.time), x.time.max(y.time));
         let same_warp = x.thread / 32 == y.thread / 32;
-        let between = self.barriers.iter().any(|barrier| {
-            let reaches = match &barrier.warps {
-                None => true,
-                Some(warps) => same_warp && warps.has(x.thread.into()),
-            };
-            (first..last).contains(&barrier.time) && reaches && guards.is_sure(barrier.guard, x.guard, y.guard)
-        });
+        let between =
+            self.barriers[self.behind(first)..].iter().take_while(|barrier| barrier.time < last).any(|barrier| {
+                let reaches = match &barrier.warps {
+                    None => true,
+                    Some(warps) => same_warp && warps.has(x.thread.into()),
+                };
+                reaches && guards.is_sure(barrier.guard, x.guard, y.guard)
+            });
         if between || guards.excludes(x.guard, y.guard) {
             Relation::Ordered
         } else if guards.is_private(x.guard) || guards.is_private(y.guard) {
@@ -98,10 +104,14 @@ impl Interval {
         self.barriers.clear();
     }
 
+    /// Each access is looked at with those that follow up to the next barrier of the block that is sure to be met.
     fn group(&self, guards: &Guards, group: &[Event], found: &mut impl FnMut(Relation, &Event, &Event)) {
         let mut undecided = None;
-        for x in group.iter().filter(|event| event.kind != Kind::Read) {
-            for y in group.iter().filter(|y| y.thread != x.thread && y.kind.conflicts(x.kind)) {
+        for (i, x) in group.iter().enumerate() {
+            let sure = |barrier: &&Barrier| barrier.warps.is_none() && guards.is_sure(barrier.guard, x.guard, x.guard);
+            let next = self.barriers[self.behind(x.time)..].iter().find(sure).map_or(u32::MAX, |barrier| barrier.time);
+            let near = group[i + 1..].iter().take_while(|y| y.time <= next);
+            for y in near.filter(|y| y.thread != x.thread && y.kind.conflicts(x.kind)) {
                 match self.relation(guards, x, y) {
                     Relation::Ordered => {}
                     Relation::Undecided => undecided = Some((x, y)),

@@ -259,23 +259,23 @@ impl<'a> Run<'a> {
     /// The counters by which an access is published: behind it its thread, or one behind a barrier, executes a
     /// fence, and that thread, or one behind a further barrier, counts.
     fn published_by(&self, published: &Published, event: &Event) -> Vec<Counter> {
+        // All of these stand in the order of time.
+        let sure = |guard: GuardId| self.guards.is_sure(guard, event.guard, event.guard);
         let synced = |from: u32, to: u32| {
-            published
-                .syncs
-                .iter()
-                .any(|(time, guard)| (from..to).contains(time) && self.guards.is_sure(*guard, event.guard, event.guard))
+            let first = published.syncs.partition_point(|(time, _)| *time < from);
+            published.syncs[first..].iter().take_while(|(time, _)| *time < to).any(|(_, guard)| sure(*guard))
         };
         let thread = usize::from(event.thread);
+        let first = published.fences.partition_point(|fence| fence.time <= event.time);
+        let behind: Vec<&Fence> = published.fences[first..]
+            .iter()
+            .filter(|fence| sure(fence.guard) && (fence.threads.has(thread) || synced(event.time, fence.time)))
+            .collect();
         let mut counters: Vec<Counter> = Vec::new();
         for count in published.counts.iter().filter(|count| count.time > event.time) {
-            let covers = published.fences.iter().any(|fence| {
-                let sure = self.guards.is_sure(fence.guard, event.guard, event.guard);
-                let own = fence.threads.has(thread);
+            let covers = behind.iter().take_while(|fence| fence.time < count.time).any(|fence| {
                 let counts = fence.threads.has(count.thread);
-                let before = own || synced(event.time, fence.time);
-                let after = counts && (count.thread == thread || synced(event.time, fence.time))
-                    || synced(fence.time, count.time);
-                sure && event.time < fence.time && fence.time < count.time && before && after
+                counts && (count.thread == thread || synced(event.time, fence.time)) || synced(fence.time, count.time)
             });
             if covers && !counters.contains(&count.counter) {
                 counters.push(count.counter);

@@ -109,8 +109,8 @@ impl<'a> Run<'a> {
         let index = self.eval.of(access.index);
         let buffer = &self.kernel.buffers[access.buffer];
         let (len, wide) = (self.launch.buffer_lens[access.buffer], i64::from(lanes));
-        let judged =
-            if matches!(index, Val::One(_)) { threads.filter(|t| Some(t) == threads.first()) } else { threads.clone() };
+        let first = threads.first();
+        let judged = if matches!(index, Val::One(_)) { threads.filter(|t| Some(t) == first) } else { threads.clone() };
         let (mut outside, mut skewed, mut senseless, mut unknown) = (None, None, None, false);
         judged.each(|t| match index.at(t) {
             Word::Int(i) if i < 0 || i.saturating_add(wide) as u64 > len => outside = Some((t, i)),

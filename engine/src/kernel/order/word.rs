@@ -132,16 +132,24 @@ impl Val {
             return Val::One(general(*a, *b));
         }
         if self.is_ints() && other.is_ints() {
-            let numbers: Option<Vec<i64>> = match (self, other) {
-                (Val::Ints(a), Val::Ints(b)) => a.iter().zip(b.iter()).map(|(x, y)| ints(*x, *y)).collect(),
+            // Each thread's is computed, of a known number of them: one allocation.
+            let mut is_whole = true;
+            let mut of = |x: i64, y: i64| {
+                ints(x, y).unwrap_or_else(|| {
+                    is_whole = false;
+                    0
+                })
+            };
+            let numbers: Rc<[i64]> = match (self, other) {
+                (Val::Ints(a), Val::Ints(b)) => a.iter().zip(b.iter()).map(|(x, y)| of(*x, *y)).collect(),
                 (Val::Ints(a), b) => {
                     let y = b.int_at(0);
-                    a.iter().map(|x| ints(*x, y)).collect()
+                    a.iter().map(|x| of(*x, y)).collect()
                 }
-                (a, b) => (0..threads).map(|t| ints(a.int_at(t), b.int_at(t))).collect(),
+                (a, b) => (0..threads).map(|t| of(a.int_at(t), b.int_at(t))).collect(),
             };
-            if let Some(numbers) = numbers {
-                return Val::Ints(numbers.into());
+            if is_whole {
+                return Val::Ints(numbers);
             }
         }
         Self::from_fn(threads, |t| general(self.at(t), other.at(t)))
