@@ -66,7 +66,11 @@ enum state : unsigned char { ready, at_warp, at_block, done };
 constexpr int most = 1024, lanes = 32;
 constexpr size_t stack_bytes = 64 << 10;
 
-ucontext_t scheduler;
+// Each place of a block has a stack for good: its threads run there one after the other. A context is what the first
+// of them begins in; from then on it is jumps to and fro, which ask the kernel of the system for nothing.
+jmp_buf scheduler;
+jmp_buf resumed[most];
+bool begun[most];
 ucontext_t contexts[most];
 state states[most];
 uint64_t slots[most];
@@ -75,16 +79,29 @@ int running;
 void (*entry)(void**);
 void** entry_args;
 
+void to_scheduler(int self) {
+  if (_setjmp(resumed[self]) == 0) _longjmp(scheduler, 1);
+}
+
+void to_thread(int thread) {
+  if (_setjmp(scheduler) != 0) return;
+  if (begun[thread]) _longjmp(resumed[thread], 1);
+  begun[thread] = true;
+  setcontext(&contexts[thread]);
+}
+
 void start() {
-  entry(entry_args);
-  states[running] = done;
-  swapcontext(&contexts[running], &scheduler);
+  for (;;) {
+    entry(entry_args);
+    states[running] = done;
+    to_scheduler(running);
+  }
 }
 
 void yield(state why) {
   const int self = running;
   states[self] = why;
-  swapcontext(&contexts[self], &scheduler);
+  to_scheduler(self);
 }
 
 place position(unsigned thread) {
@@ -98,7 +115,7 @@ void run_warp(int first, int last) {
       if (states[thread] != ready) continue;
       running = thread;
       threadIdx = position((unsigned)thread);
-      swapcontext(&scheduler, &contexts[thread]);
+      to_thread(thread);
     }
     int exchanging = 0, blocked = 0;
     for (int thread = first; thread < last; ++thread) {
@@ -116,12 +133,13 @@ void run_warp(int first, int last) {
 void run_block(int threads) {
   if (!stacks) stacks = (char*)malloc(most * stack_bytes);
   for (int thread = 0; thread < threads; ++thread) {
+    states[thread] = ready;
+    if (begun[thread]) continue;
     getcontext(&contexts[thread]);
     contexts[thread].uc_stack.ss_sp = stacks + (size_t)thread * stack_bytes;
     contexts[thread].uc_stack.ss_size = stack_bytes;
     contexts[thread].uc_link = nullptr;
     makecontext(&contexts[thread], start, 0);
-    states[thread] = ready;
   }
   for (;;) {
     for (int first = 0; first < threads; first += lanes) {
@@ -193,7 +211,12 @@ void run_launch(void (*kernel)(void**), void** args, const uint32_t* dims, int t
   entry_args = args;
   dynamic_shared = shared;
   current = result;
-  if (sigsetjmp(out, 1) == 0) run_grid(together != 0);
+  if (sigsetjmp(out, 1) == 0) {
+    run_grid(together != 0);
+  } else {
+    // Threads stand in the middle of a kernel that is left.
+    memset(begun, 0, sizeof(begun));
+  }
   current = nullptr;
   for (int i = 0; i < 4; ++i) sigaction(signals[i], &old[i], nullptr);
 }
