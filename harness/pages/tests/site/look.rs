@@ -130,6 +130,7 @@ fn needs_chromium_search_a_case_and_a_comparison() {
 }
 
 /// Each kind of page is there within a second.
+#[allow(clippy::print_stdout, reason = "times are the result")]
 #[track_caller]
 pub(crate) fn check_opens(folder: &Folder) {
     let mut browser = Browser::start(&folder.0.join("profile"));
