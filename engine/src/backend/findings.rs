@@ -1,5 +1,6 @@
 //! What both back ends say about memory that a kernel treated wrongly.
 
+use crate::array::parallel;
 use crate::diag::{Diagnostic, code};
 
 /// Numbers of elements that a message names.
@@ -20,21 +21,43 @@ impl Elements {
             self.first.push(number);
         }
     }
+
+    /// These and those of a later part.
+    fn and(mut self, later: Self) -> Self {
+        self.count += later.count;
+        self.first.extend(later.first);
+        self.first.truncate(SHOWN);
+        self
+    }
 }
+
+/// Bytes that one thread looks through.
+const PART: usize = 1 << 20;
 
 /// The elements of that many bytes that `found` keeps.
-pub(crate) fn elements_where(data: &[u8], element: usize, found: impl Fn(usize, &[u8]) -> bool) -> Elements {
-    let mut elements = Elements::default();
-    for (number, bytes) in data.chunks_exact(element.max(1)).enumerate() {
-        if found(number, bytes) {
-            elements.add(number as u64);
+pub(crate) fn elements_where(data: &[u8], element: usize, found: impl Fn(usize, &[u8]) -> bool + Sync) -> Elements {
+    let element = element.max(1);
+    in_parts(data, element, &|first, part| {
+        let mut elements = Elements::default();
+        for (number, bytes) in part.chunks_exact(element).enumerate() {
+            if found(first + number, bytes) {
+                elements.add((first + number) as u64);
+            }
         }
-    }
-    elements
+        elements
+    })
 }
 
-/// The elements of that many bytes that hold nothing but a poison. Outputs can
-/// be large, so the usual widths are compared as one number each.
+/// What `of` finds in parts of the data, beginning with the number of a part's first element; on all threads, since
+/// outputs can be large.
+fn in_parts(data: &[u8], element: usize, of: &(dyn Fn(usize, &[u8]) -> Elements + Sync)) -> Elements {
+    let elements = (PART / element).max(1);
+    let parts: Vec<&[u8]> = data.chunks(elements * element).collect();
+    let found = parallel::results(parts.len(), &|i| of(i * elements, parts[i]));
+    found.into_iter().fold(Elements::default(), Elements::and)
+}
+
+/// The elements of that many bytes that hold nothing but a poison: the usual widths are compared as one number each.
 pub(crate) fn poisoned(data: &[u8], element: usize, poison: u8) -> Elements {
     match element {
         0 | 1 => poisoned_wide::<1>(data, poison),
@@ -47,13 +70,15 @@ pub(crate) fn poisoned(data: &[u8], element: usize, poison: u8) -> Elements {
 }
 
 fn poisoned_wide<const N: usize>(data: &[u8], poison: u8) -> Elements {
-    let mut elements = Elements::default();
-    for (number, bytes) in data.as_chunks::<N>().0.iter().enumerate() {
-        if *bytes == [poison; N] {
-            elements.add(number as u64);
+    in_parts(data, N, &|first, part| {
+        let mut elements = Elements::default();
+        for (number, bytes) in part.as_chunks::<N>().0.iter().enumerate() {
+            if *bytes == [poison; N] {
+                elements.add((first + number) as u64);
+            }
         }
-    }
-    elements
+        elements
+    })
 }
 
 /// Whether bytes hold nothing but a poison.
@@ -93,6 +118,12 @@ mod tests {
             let slow = elements_where(&data, element, |_, bytes| is_poison(bytes, 0xff));
             assert_eq!(poisoned(&data, element, 0xff), slow, "{element}");
         }
+        // Of several parts, and the last one is no whole element.
+        let mut long = vec![0; 3 * PART + 5];
+        [0, PART - 4, PART, 3 * PART].iter().for_each(|start| long[*start..start + 4].fill(7));
+        let numbers: Vec<u64> = [0, PART / 4 - 1, PART / 4, 3 * PART / 4].map(|number| number as u64).to_vec();
+        assert_eq!(poisoned(&long, 4, 7), Elements { count: 4, first: numbers });
+        assert_eq!(poisoned(&long, 3, 7), elements_where(&long, 3, |_, bytes| is_poison(bytes, 7)));
         let many = poisoned(&[7; 100], 1, 7);
         assert_eq!((many.count, many.first.len()), (100, SHOWN));
     }

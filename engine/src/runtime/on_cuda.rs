@@ -6,6 +6,7 @@ use super::executor::{Call, CallMemory, Executed, Executor, run_steps};
 use super::profile::StepCost;
 use super::session::guard;
 use super::unchecked;
+use crate::array::parallel;
 use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcSearch};
 use crate::backend::cuda::{
     self, CompiledCubin, Compiler, CublasLt, Device, GuardedBuffer, Issued, LaunchArgs, LoadedKernel, PlannedProduct,
@@ -335,7 +336,7 @@ impl CallMemory for GpuCall<'_> {
     }
 
     fn read(&self, value: ValueId) -> Result<Vec<u8>> {
-        let mut data = vec![0; self.call.program.values[value].bytes() as usize];
+        let mut data = parallel::defaults(self.call.program.values[value].bytes() as usize);
         if data.is_empty() {
             return Ok(data);
         }

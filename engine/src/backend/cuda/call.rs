@@ -8,6 +8,7 @@
 use super::device::Device;
 use super::guard::{GuardedBuffer, check_zones};
 use super::launch::LoadedKernel;
+use crate::array::parallel;
 use crate::backend::findings::{self, Elements};
 use crate::diag::{Diagnostic, Result};
 use std::sync::Arc;
@@ -95,7 +96,7 @@ impl CallMemory {
     /// The bytes of the outputs.
     pub fn outputs(&self) -> Result<Vec<Vec<u8>>> {
         let download = |output: &OutputBuffer| {
-            let mut data = vec![0; output.buffer.len()];
+            let mut data = parallel::defaults(output.buffer.len());
             output.buffer.download(&mut data).map(|()| data)
         };
         self.outputs.iter().map(download).collect()
