@@ -20,7 +20,7 @@ pub struct Written {
 }
 
 impl Written {
-    fn and(self, other: Self) -> Self {
+    fn plus(self, other: Self) -> Self {
         Self {
             pages: self.pages + other.pages,
             bytes: self.bytes + other.bytes,
@@ -61,13 +61,13 @@ pub fn write(given: Given, folder: &Path) -> io::Result<Written> {
     for (path, text) in &site.given.files {
         out.page(&page::file_page(path), &page::file(&site, path, text))?;
     }
-    let cases = site.order.par_iter().map(|case| out.another(|out| case_page(&site, *case, out)));
+    let cases = site.order.par_iter().map(|case| out.with_own_count(|out| case_page(&site, *case, out)));
     let runs = site.devices.par_iter().flat_map(|watched| {
         let numbers = (0..watched.device.runs.len() as u32).into_par_iter();
-        numbers.map(|number| out.another(|out| run_page(&site, watched, number, out)))
+        numbers.map(|number| out.with_own_count(|out| run_page(&site, watched, number, out)))
     });
-    let others = cases.chain(runs).try_reduce(Written::default, |one, other| Ok(one.and(other)))?;
-    Ok(out.written.and(others))
+    let others = cases.chain(runs).try_reduce(Written::default, |one, other| Ok(one.plus(other)))?;
+    Ok(out.written.plus(others))
 }
 
 fn case_page(site: &Site, case: u32, out: &mut Out<'_>) -> io::Result<()> {
@@ -108,8 +108,8 @@ struct Out<'a> {
 }
 
 impl Out<'_> {
-    /// What `write` writes beside others into the same folder.
-    fn another(&self, write: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<Written> {
+    /// Counts apart what `write` writes into the same folder beside others.
+    fn with_own_count(&self, write: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<Written> {
         let mut out = Self { folder: self.folder, written: Written::default() };
         write(&mut out)?;
         Ok(out.written)

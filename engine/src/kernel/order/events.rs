@@ -58,16 +58,17 @@ pub(super) struct Interval {
 
 impl Interval {
     /// The place of the first barrier that does not come before `time`: they came by time.
-    fn behind(&self, time: u32) -> usize {
+    fn first_barrier_from(&self, time: u32) -> usize {
         self.barriers.partition_point(|barrier| barrier.time < time)
     }
 
-    /// Two accesses of different threads of the block that need an order.
+    /// Two accesses of different threads of the block that need an order; `y` does not come before `x`.
     fn relation(&self, guards: &Guards, x: &Event, y: &Event) -> Relation {
-        let (first, last) = (x.time.min(y.time), x.time.max(y.time));
         let same_warp = x.thread / 32 == y.thread / 32;
-        let between =
-            self.barriers[self.behind(first)..].iter().take_while(|barrier| barrier.time < last).any(|barrier| {
+        let between = self.barriers[self.first_barrier_from(x.time)..]
+            .iter()
+            .take_while(|barrier| barrier.time < y.time)
+            .any(|barrier| {
                 let reaches = match &barrier.warps {
                     None => true,
                     Some(warps) => same_warp && warps.has(x.thread.into()),
@@ -109,7 +110,10 @@ impl Interval {
         let mut undecided = None;
         for (i, x) in group.iter().enumerate() {
             let sure = |barrier: &&Barrier| barrier.warps.is_none() && guards.is_sure(barrier.guard, x.guard, x.guard);
-            let next = self.barriers[self.behind(x.time)..].iter().find(sure).map_or(u32::MAX, |barrier| barrier.time);
+            let next = self.barriers[self.first_barrier_from(x.time)..]
+                .iter()
+                .find(sure)
+                .map_or(u32::MAX, |barrier| barrier.time);
             let near = group[i + 1..].iter().take_while(|y| y.time <= next);
             for y in near.filter(|y| y.thread != x.thread && y.kind.conflicts(x.kind)) {
                 match self.relation(guards, x, y) {

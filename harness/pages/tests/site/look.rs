@@ -28,17 +28,17 @@ fn kinds(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Pages of a history that is made up.
-fn site(name: &str, nights: usize, cases: usize) -> Folder {
+fn site(name: &str) -> Folder {
     let folder = Folder::new(name);
-    nights::write(&folder.0.join("results"), nights, cases).expect("writes");
-    pages::write(given(folder.0.join("results"), nights, cases), &folder.0.join("pages")).expect("writes");
+    nights::write(&folder.0.join("results"), NIGHTS, CASES).expect("writes");
+    pages::write(given(folder.0.join("results"), NIGHTS, CASES), &folder.0.join("pages")).expect("writes");
     folder
 }
 
 #[test]
 #[ignore = "needs Chromium: cargo test -p pages -- --ignored needs_chromium"]
 fn needs_chromium_nothing_overflows_and_text_can_be_read() {
-    let folder = site("look", NIGHTS, CASES);
+    let folder = site("look");
     let mut browser = Browser::start(&folder.0.join("profile"));
     let mut faults = Vec::new();
     // Those of other results as well, where they are named.
@@ -86,7 +86,7 @@ fn needs_chromium_faults_are_found() {
 #[test]
 #[ignore = "needs Chromium: cargo test -p pages -- --ignored needs_chromium"]
 fn needs_chromium_search_a_case_and_a_comparison() {
-    let folder = site("clicks", NIGHTS, CASES);
+    let folder = site("clicks");
     let pages = folder.0.join("pages");
     let mut browser = Browser::start(&folder.0.join("profile"));
     browser.screen(1280, 900, false);
