@@ -69,7 +69,7 @@ const EXAMPLES: &[(&str, &str, &str, &str)] = &[
     ("cummax", "f32[2,3]", "cummax %a dim(0)", "cummax %a dim(1)"),
     ("triu", "f32[2,3]", "triu %a", "triu %a diagonal(1)"),
     ("tril", "f32[2,3]", "tril %a", "tril %a diagonal(-1)"),
-    ("matmul", "f32[2,3] f32[3,4]", "matmul %a, %b", ""),
+    ("matmul", "bf16[2,3] bf16[3,4]", "matmul %a, %b", "matmul %a, %b dtype(f32)"),
     ("grouped_mm", "bf16[6,4] bf16[2,4,3] i32[2]=2,5", "grouped_mm %a, %b, %c", "grouped_mm %a, %b, %c dtype(f32)"),
     (
         "scaled_mm",

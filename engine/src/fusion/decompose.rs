@@ -1,8 +1,9 @@
 //! Primitives of the table in terms of simpler operations, where their row says
 //! how: what schedules take instead of them.
 
+use super::ops::{BuildFn, Call};
 use super::rewrite::{Rewriter, Rewritten};
-use super::{Fusion, OpKind, Operand, TensorId};
+use super::{Fusion, Op, OpKind, Operand, TensorId};
 use crate::diag::{Diagnostic, Result};
 
 /// The same fusion without the primitives that decompose. Repeated until none
@@ -26,20 +27,21 @@ pub fn decompose(fusion: &Fusion) -> Result<Rewritten> {
 
 /// Whether [`decompose`] changes a fusion.
 pub fn decomposes(fusion: &Fusion) -> bool {
-    fusion.ops.values().any(|op| match &op.kind {
-        OpKind::Call(call) => call.primitive().is_some_and(|primitive| primitive.decompose.is_some()),
-        _ => false,
-    })
+    fusion.ops.values().any(|op| rule(fusion, op).is_some())
+}
+
+/// How an operation decomposes, if it does.
+fn rule<'a>(fusion: &Fusion, op: &'a Op) -> Option<(&'a Call, BuildFn)> {
+    let OpKind::Call(call) = &op.kind else { return None };
+    let rule = call.primitive()?.decompose?;
+    let stays = call.row.stays.is_some_and(|stays| stays(fusion, op, call));
+    (!stays).then_some((call, rule))
 }
 
 fn once(fusion: &Fusion) -> Result<Rewritten> {
     let mut rewriter = Rewriter::new(fusion, |tensor, axis| fusion.tensors[tensor].axes[axis].kind)?;
     for op in fusion.ops.values() {
-        let rule = match &op.kind {
-            OpKind::Call(call) => call.primitive().and_then(|primitive| primitive.decompose).map(|rule| (call, rule)),
-            _ => None,
-        };
-        let results = match rule {
+        let results = match rule(fusion, op) {
             None => rewriter.keep(op)?,
             Some((call, rule)) => {
                 let args = rewriter.arguments(op, call)?;

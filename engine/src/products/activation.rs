@@ -41,9 +41,10 @@ pub fn find_activation(
     kept: &dyn Fn(TensorId) -> bool,
 ) -> Option<FoundActivation> {
     let of = fusion.ops[product].output();
+    let is_f32 = |tensor: TensorId| fusion.tensors[tensor].dtype == DType::F32;
     let mut seen = BTreeMap::from([(of, Polynomial::x())]);
     let mut chain = Chain { fusion, inner: None };
-    if fusion.tensors[of].dtype != DType::F32 || kept(of) {
+    if !is_f32(of) || !fusion.tensor_inputs(product).all(is_f32) || kept(of) {
         return None;
     }
     let (mut ops, mut next): (Vec<OpId>, BTreeSet<OpId>) = (Vec::new(), readers[of].iter().copied().collect());

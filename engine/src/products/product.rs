@@ -16,8 +16,10 @@ const MOST: i64 = i32::MAX as i64;
 /// Stacks of matrices multiplied, and how all lie.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Product {
-    /// The type of operands and result.
+    /// The type of the operands.
     pub dtype: DType,
+    /// The type of the result: theirs, or `f32` of those of 16 bits.
+    pub result: DType,
     /// Rows of `a` and of the result.
     pub m: i64,
     /// Columns of `b` and of the result.
@@ -94,7 +96,8 @@ pub fn find_product(op: &Op, activation: Activation, operands: &[TensorMeta], al
     let (b, b_copied) = Operand::placed(|meta| Operand::right(meta, is_linear), b, align(1))?;
     let mut copied = SmallVec::from_slice(&[a_copied, b_copied]);
     let added = bias.map_or(Bias::None, |bias| Bias::of(bias.dtype));
-    let product = Product { activation, bias: added, ..Product::new(operands[0].dtype, &a, &b) };
+    let result = call.dtype("dtype").unwrap_or(operands[0].dtype);
+    let product = Product { activation, bias: added, ..Product::new([operands[0].dtype, result], &a, &b) };
     let numbers = [product.m, product.n, product.k, product.stack, product.a.pitch, product.b.pitch];
     if numbers.iter().any(|number| *number > MOST) {
         return None;
@@ -181,13 +184,13 @@ impl Bias {
 }
 
 impl Product {
-    /// One without a bias.
-    fn new(dtype: DType, a: &Operand, b: &Operand) -> Self {
+    /// One without a bias, of operands and a result of these types.
+    fn new([dtype, result]: [DType; 2], a: &Operand, b: &Operand) -> Self {
         let d = Matrix::of_rows(b.columns, MOST_ALIGN);
         let (outer, stack) = (SmallVec::new(), 1);
         let (m, n, k) = (a.rows, b.columns, a.columns);
         let (bias, activation) = (Bias::None, Activation::None);
-        let mut this = Self { dtype, m, n, k, stack, a: a.matrix, b: b.matrix, d, bias, activation, outer };
+        let mut this = Self { dtype, result, m, n, k, stack, a: a.matrix, b: b.matrix, d, bias, activation, outer };
         let mut axes = stack_axes(a, b);
         this.take_rows(&mut axes);
         this.take_stack(merged(axes));
@@ -212,10 +215,10 @@ impl Product {
     /// Takes the longest axis for the stack of one call, and repeats the call along the others.
     fn take_stack(&mut self, mut axes: SmallVec<[StackAxis; 2]>) {
         let Some(longest) = (0..axes.len()).max_by_key(|&axis| axes[axis].size) else { return };
-        let bytes = self.dtype.bytes() as i64;
+        let bytes = [self.dtype, self.dtype, self.result].map(|dtype| dtype.bytes() as i64);
         // What is said of the first matrix holds for each.
         for StackAxis { steps, .. } in &axes {
-            for (matrix, step) in [&mut self.a, &mut self.b, &mut self.d].into_iter().zip(steps) {
+            for ((matrix, step), bytes) in [&mut self.a, &mut self.b, &mut self.d].into_iter().zip(steps).zip(bytes) {
                 matrix.align = matrix.align.min(alignment_of(step * bytes));
             }
         }
@@ -300,8 +303,11 @@ impl std::fmt::Display for FoundProduct {
 
 impl std::fmt::Display for Product {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { dtype, m, n, k, stack, .. } = self;
+        let Self { dtype, result, m, n, k, stack, .. } = self;
         write!(f, "{m}x{k} by {} times {k}x{n} by {} of {dtype}", self.a.order, self.b.order)?;
+        if result != dtype {
+            write!(f, " as {result}")?;
+        }
         if *stack > 1 {
             write!(f, ", {stack} of them")?;
         }

@@ -508,19 +508,20 @@ impl<'a> SegmentCompiler<'a> {
 
     /// An operation that is no kernel, and how its result is aligned.
     fn alone(&self, groups: &Groups<'_>, position: usize, refusal: Box<Diagnostic>) -> Result<(Segment, u32)> {
-        match self.view(groups, position)? {
+        match self.view(groups, position, true)? {
             Some(view) => Ok(view),
             None => Ok((self.without_kernel(groups, position, refusal)?, ALIGN)),
         }
     }
 
-    /// A group of an operation whose result is returned as a view of what it reads, if that lies
-    /// as it was expected to.
+    /// A group of an operation whose result is a view of what it reads: one that is returned, if that
+    /// lies as it was expected to, or that products see, if nothing is copied for it.
     fn alias(&self, groups: &Groups<'_>, position: usize) -> Result<Option<(Segment, u32)>> {
-        let OpFacts { fusion, aliases, .. } = self.facts;
+        let OpFacts { fusion, aliases, seen_by_products, .. } = self.facts;
         match groups.ops[position][..] {
+            [op] if seen_by_products[op] => self.view(groups, position, false),
             [op] if aliases.ops[op] => {
-                let view = self.view(groups, position)?;
+                let view = self.view(groups, position, true)?;
                 Ok(view.filter(|(view, _)| aliases.fits(fusion.ops[op].output(), &view.metas[0])))
             }
             _ => Ok(None),
@@ -578,8 +579,8 @@ impl<'a> SegmentCompiler<'a> {
     }
 
     /// A group of one operation whose result lies in memory of the tensor that it reads,
-    /// and how its element 0 is aligned there.
-    fn view(&self, groups: &Groups<'_>, position: usize) -> Result<Option<(Segment, u32)>> {
+    /// or of a copy if that may be, and how its element 0 is aligned there.
+    fn view(&self, groups: &Groups<'_>, position: usize, may_copy: bool) -> Result<Option<(Segment, u32)>> {
         let OpFacts { fusion, bindings, .. } = self.facts;
         let op = groups.ops[position][0];
         let read = fusion.tensor_inputs(op).next().and_then(|tensor| self.metas[tensor].as_ref());
@@ -587,6 +588,9 @@ impl<'a> SegmentCompiler<'a> {
         let Some(FoundView { place, copies }) = fusion::find_view(fusion, bindings, op, operand)? else {
             return Ok(None);
         };
+        if copies && !may_copy {
+            return Ok(None);
+        }
         let output = fusion.ops[op].output();
         let meta = TensorMeta { dtype: operand.dtype, sizes: bindings.sizes(fusion, output), strides: place.strides };
         let meta = self.assumed_layout(meta);
@@ -652,7 +656,7 @@ impl<'a> SegmentCompiler<'a> {
 
     /// What a group of an operation without a kernel form returns, and how that is aligned.
     pub(super) fn off_kernel(&self, groups: &Groups<'_>, position: usize) -> Result<(Vec<TensorId>, Layouts)> {
-        if let Some((view, align)) = self.view(groups, position)? {
+        if let Some((view, align)) = self.view(groups, position, true)? {
             return Ok((view.outputs, (view.metas, align)));
         }
         let part = self.part(groups, position)?;

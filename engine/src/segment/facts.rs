@@ -28,6 +28,8 @@ pub(super) struct OpFacts<'a> {
     /// Operations that no kernel computes, those included whose results are returned as views, or that
     /// a library computes with the product before them.
     pub(super) host: SecondaryMap<OpId, bool>,
+    /// Operations that move nothing, and only for products.
+    pub(super) seen_by_products: SecondaryMap<OpId, bool>,
     /// The product with which a library computes an operation.
     pub(super) with_product: SecondaryMap<OpId, Option<OpId>>,
     /// Which of those that is.
@@ -102,6 +104,7 @@ impl<'a> OpFacts<'a> {
             has_rows_across,
             columns,
             host,
+            seen_by_products: SecondaryMap::new(),
             with_product,
             aliases,
             cuts,
@@ -111,7 +114,24 @@ impl<'a> OpFacts<'a> {
         if libraries {
             this.find_activations();
         }
+        this.find_views();
         this
+    }
+
+    /// Leaves to nobody what moves nothing, and only for products of matrices: these take operands in
+    /// either order and from within others, so a kernel would only copy.
+    fn find_views(&mut self) {
+        let fusion = self.fusion;
+        for (id, op) in fusion.ops.iter().rev() {
+            let output = op.output();
+            let readers = &self.readers[output];
+            let is_view = moves_nothing(op) && self.bytes[output] != 0 && !self.returned[output] && !self.cuts[id];
+            let is_seen = |reader: &OpId| is_product(&fusion.ops[*reader]) || self.seen_by_products[*reader];
+            if is_view && !readers.is_empty() && readers.iter().all(is_seen) {
+                self.seen_by_products.set(id, true);
+                self.host.set(id, true);
+            }
+        }
     }
 
     /// Gives products the activations that libraries compute with them.
@@ -175,6 +195,15 @@ fn argument<'a>(fusion: &Fusion, args: &'a [ArgMeta], tensor: TensorId) -> Optio
 fn magnitude(size: i64) -> i64 {
     let size = size.unsigned_abs();
     if size == 0 { 0 } else { i64::try_from(size.checked_next_power_of_two().unwrap_or(u64::MAX)).unwrap_or(i64::MAX) }
+}
+
+/// Whether the result of an operation is its operand, or a copy of it, seen otherwise.
+fn moves_nothing(op: &Op) -> bool {
+    match &op.kind {
+        OpKind::Permute { .. } | OpKind::Broadcast { .. } | OpKind::Squeeze { .. } => true,
+        OpKind::Call(call) => call.movement().form == Some(Form::Reshape),
+        _ => false,
+    }
 }
 
 fn is_product(op: &Op) -> bool {

@@ -36,6 +36,7 @@ use crate::num::DType;
 mod backward;
 mod forward;
 mod problem;
+mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -57,7 +58,7 @@ pub(super) const ROWS: &[OpRow] = &[
             meta: forward_meta,
             layout: ResultLayout::Custom(forward_layout),
             eval: forward::evaluate,
-            decompose: None,
+            decompose: Some(steps::forward),
             movement: Movement::LIBRARY,
         },
         "softmax(scale * query key^T + bias, -inf where mask is false) value over the last two axes; its results are \
@@ -65,7 +66,8 @@ pub(super) const ROWS: &[OpRow] = &[
          is 1/sqrt(E) unless given.",
         "N§2, PyTorch scaled_dot_product_attention",
     )
-    .results(4),
+    .results(4)
+    .stays_if(steps::stays),
     OpRow::primitive(
         "sdpfa_bwd",
         &[
@@ -86,13 +88,14 @@ pub(super) const ROWS: &[OpRow] = &[
             meta: backward_meta,
             layout: ResultLayout::Custom(backward_layout),
             eval: backward::evaluate,
-            decompose: None,
+            decompose: Some(steps::backward),
             movement: Movement::LIBRARY,
         },
         "Gradients of query, key and value of sdpfa_fwd without bias and mask.",
         "N§2, PyTorch scaled_dot_product_attention",
     )
-    .results(3),
+    .results(3)
+    .stays_if(steps::stays),
 ];
 
 // ---- build ----

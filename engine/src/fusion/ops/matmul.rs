@@ -1,8 +1,10 @@
 //! Products of matrices. Elements are multiplied and summed in `f64` (parts of
-//! complex numbers too) and the sum is rounded once, to the operands' type.
-//! Results are row-major, as PyTorch gives them.
+//! complex numbers too) and the sum is rounded once, to the operands' type, or
+//! for operands of 16 bits to `f32` if that is asked for. Results are row-major,
+//! as PyTorch gives them.
 
 use super::args::Args;
+use super::call::Attr;
 use super::cx::{EvalCx, MetaCx};
 use super::draft::CallDraft;
 use super::movement::{Form, Movement};
@@ -16,8 +18,12 @@ use crate::num::DType;
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
         "matmul",
-        &[req("a", OpParamKind::Tensor).py("arg1"), req("b", OpParamKind::Tensor).py("arg2")],
-        as_given,
+        &[
+            req("a", OpParamKind::Tensor).py("arg1"),
+            req("b", OpParamKind::Tensor).py("arg2"),
+            opt("dtype", OpParamKind::DType),
+        ],
+        build_matmul,
         Primitive {
             meta: matmul_meta,
             layout: ResultLayout::Dense,
@@ -26,8 +32,9 @@ pub(super) const ROWS: &[OpRow] = &[
             movement: Movement::LIBRARY.form(Form::Matmul),
         },
         "Products of the matrices in the last two axes; the axes before them broadcast, aligned at the right. A vector \
-         is a row on the left and a column on the right, and its axis of size 1 is dropped.",
-        "N§2, PyTorch matmul",
+         is a row on the left and a column on the right, and its axis of size 1 is dropped. The result has the type of the \
+         operands; that of f16 and bf16 may be f32.",
+        "N§2, PyTorch matmul; dtype is out_dtype of PyTorch mm",
     ),
     OpRow::primitive(
         "linear",
@@ -84,9 +91,31 @@ pub(super) fn need_axes(cx: &MetaCx<'_>, name: &str, shape: &Shape, least: usize
 
 // ---- matmul ----
 
+fn build_matmul(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let a = b.tensor_operand(args.row().name, args.src("a")?)?;
+    let own = b.dtype(Operand::Tensor(a));
+    // The operands' own type is not written, so that a program has one form.
+    let other = args.dtype("dtype").filter(|dtype| *dtype != own);
+    b.push_draft(CallDraft::new(args).attr("dtype", other.map_or(Attr::None, Attr::DType)))
+}
+
+/// The type of a product of operands of this type.
+fn result_type(cx: &MetaCx<'_>, own: DType) -> Result<DType> {
+    match cx.call.dtype("dtype") {
+        None => Ok(own),
+        Some(DType::F32) if own.is_reduced_float() => Ok(DType::F32),
+        Some(other) => {
+            let message = format!("{}: the product of {own} cannot be {other}", cx.name());
+            Err(Diagnostic::user(code::DTYPE, message)
+                .note("that of f16 and bf16 can be f32; cast the operands or the product"))
+        }
+    }
+}
+
 fn matmul_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
     let (a, b) = (cx.tensor("a")?, cx.tensor("b")?);
-    let dtype = common_type(cx, &[&a, &b])?;
+    let own = common_type(cx, &[&a, &b])?;
+    let dtype = result_type(cx, own)?;
     for (name, shape) in [("a", &a), ("b", &b)] {
         need_axes(cx, name, shape, 1, usize::MAX)?;
     }

@@ -62,7 +62,7 @@ pub use index::check_positions;
 pub use lookup::{IndexAxes, Lookup};
 pub use movement::{AxisMap, Form, Library, Movement, Reads, ViewPlace, ViewRule};
 pub use py_form::{PyArgs, PyForm, PyResult};
-pub use row::{BuildFn, Need, OpParam, OpParamKind, OpRow, Primitive, ResultLayout, ScalarOp};
+pub use row::{BuildFn, Need, OpParam, OpParamKind, OpRow, Primitive, ResultLayout, ScalarOp, StaysFn};
 pub use table::{all, find};
 
 pub(crate) use args::arity_error;

@@ -1,13 +1,14 @@
 //! What a row of the table of operations holds.
 
 use super::args::Args;
+use super::call::Call;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
 use super::movement::Movement;
 use super::py_form::PyForm;
 use crate::array::View;
 use crate::diag::Result;
 use crate::fusion::meta::Shape;
-use crate::fusion::{FusionBuilder, Operand};
+use crate::fusion::{Fusion, FusionBuilder, Op, Operand};
 use crate::num::philox::Distribution;
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp};
 
@@ -40,7 +41,12 @@ pub struct OpRow {
     /// Whether it multiplies its first two operands, and sums, where nvFuser does it
     /// on tensor cores: of products of 8-bit floats those keep 14 bits.
     pub tensor_cores: bool,
+    /// The uses of a primitive that do not decompose, though others do.
+    pub stays: Option<StaysFn>,
 }
+
+/// Whether an operation of a fusion stays what it is where others of its row decompose.
+pub type StaysFn = fn(&Fusion, &Op, &Call) -> bool;
 
 /// Adds an operation to a fusion under construction.
 pub type BuildFn = fn(&mut FusionBuilder, &Args) -> Result<Vec<Operand>>;
@@ -243,6 +249,7 @@ impl OpRow {
             scalar: ScalarOp::None,
             random: None,
             tensor_cores: false,
+            stays: None,
             py: PyForm::SAME,
         }
     }
@@ -277,6 +284,11 @@ impl OpRow {
     /// The same row with products that nvFuser leaves to tensor cores.
     pub(super) const fn tensor_cores(self) -> Self {
         Self { tensor_cores: true, ..self }
+    }
+
+    /// The same row, some uses of which do not decompose.
+    pub(super) const fn stays_if(self, stays: StaysFn) -> Self {
+        Self { stays: Some(stays), ..self }
     }
 
     /// The position of a parameter.

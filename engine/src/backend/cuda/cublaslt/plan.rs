@@ -129,10 +129,14 @@ impl PlannedProduct {
         desc.set(DescAttribute::CUBLASLT_MATMUL_DESC_TRANSA, &transposed(b))?;
         desc.set(DescAttribute::CUBLASLT_MATMUL_DESC_TRANSB, &transposed(a))?;
         desc.set(DescAttribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue(product))?;
-        let layout = |rows: i64, columns: i64, matrix: &Matrix| {
+        let Some((returned, ..)) = types(product.result) else {
+            return Err(Diagnostic::bug(format!("no product of the library's is {}", product.result)));
+        };
+        let layout = |data: cudaDataType, rows: i64, columns: i64, matrix: &Matrix| {
             Layout::new(library, data, [rows, columns], matrix, product.stack)
         };
-        let (first, second, result) = (layout(*k, *n, b)?, layout(*m, *k, a)?, layout(*m, *n, d)?);
+        let (first, second) = (layout(data, *k, *n, b)?, layout(data, *m, *k, a)?);
+        let result = layout(returned, *m, *n, d)?;
         let wishes = Wishes::new(library, [b.align, a.align, d.align])?;
         // SAFETY: plain data that the library fills in.
         let mut found: cublasLtMatmulHeuristicResult_t = unsafe { std::mem::zeroed() };
@@ -150,8 +154,9 @@ impl PlannedProduct {
         }
         check(status, "choose an algorithm")?;
         check(found.state as Status, "choose an algorithm")?;
-        let bytes = product.dtype.bytes() as u64;
-        let starts = product.starts().into_iter().map(|start| start.map(|elements| elements.unsigned_abs() * bytes));
+        let bytes = [product.dtype, product.dtype, product.result].map(|dtype| dtype.bytes() as u64);
+        let in_bytes = |start: [i64; 3]| std::array::from_fn(|side| start[side].unsigned_abs() * bytes[side]);
+        let starts = product.starts().into_iter().map(in_bytes);
         Ok(Some(Self {
             library: Arc::clone(library),
             device: Arc::clone(device),

@@ -1,7 +1,8 @@
 use crate::fusion::ops::checks::{check_refused, check_unevaluated, counting, dense, results, strided};
+use crate::fusion::{decompose, decomposes};
 use crate::num::DType::{self, *};
 use crate::num::Value;
-use crate::tensor::HostTensor;
+use crate::tensor::{Arg, HostTensor};
 use arbtest::arbitrary;
 
 /// A score by the definition, with what is added to it.
@@ -333,4 +334,70 @@ fn weights_and_slopes_of_small_floats_are_rounded_before_products() {
     assert_eq!(outputs[1].to_f64()[1], -1.0 / 512.0);
     // 138 / 512 * (1 - 1.0078125)
     assert_eq!(outputs[2].to_f64()[1], -138.0 / 512.0 / 128.0);
+}
+
+/// Holds attention in simpler operations against itself, up to the rounding of `f32`.
+fn check_steps(fusion: &str, args: &[Arg]) {
+    let fusion = crate::text::parse_one(fusion).unwrap();
+    let steps = decompose(&fusion).unwrap().fusion;
+    assert!(decomposes(&fusion) && !decomposes(&steps));
+    let [whole, parts] = [&fusion, &steps].map(|fusion| crate::refeval::evaluate(fusion, args).unwrap());
+    for (whole, parts) in whole.iter().zip(&parts) {
+        assert_eq!((whole.dtype(), whole.sizes()), (parts.dtype(), parts.sizes()));
+        // Sums of `f32`, and weights of few bits that may be rounded to the other side.
+        let tolerance = if whole.dtype() == F32 { 1e-5 } else { 2.0 * tolerance(whole.dtype()) };
+        check_near(parts, tolerance, |at| whole.get(at).as_f64());
+    }
+}
+
+#[test]
+fn steps_of_both_passes_agree_with_what_is_evaluated() {
+    crate::property::property(|u| {
+        let dtype = *u.choose(&[F64, F32, F16, BF16])?;
+        let mut size = |least| u.int_in_range(least..=4i64);
+        let (n, h, l, s, e, v) = (size(1)?, size(1)?, size(1)?, size(0)?, size(1)?, size(1)?);
+        // Small, so that differences of rounded numbers stay so.
+        let mut small = |sizes: &[i64]| -> arbitrary::Result<HostTensor> {
+            let x = strided(u, dtype, sizes)?;
+            Ok(HostTensor::strided(x.meta.clone(), |at| Value::Float(x.get(at).as_f64() / 8.0)).unwrap())
+        };
+        let (q, k, value) = (small(&[n, h, l, e])?, small(&[n, h, s, e])?, small(&[n, h, s, v])?);
+        let grad = small(&[n, h, l, v])?;
+        let mask = HostTensor::from_fn(Bool, &[n, 1, l, s], |at| Value::Bool((at[2] + at[3]) % 3 != 0)).unwrap();
+        let more = *u.choose(&["", "is_causal(true)", "is_causal(%p)", "mask(%m)", "bias(%g2) mask(%m)"])?;
+        let bias = strided(u, dtype, &[1, h, 1, s])?;
+        let head = format!("%q: {dtype}[?, ?, ?, ?], %k: {dtype}[?, ?, ?, ?], %v: {dtype}[?, ?, ?, ?]");
+        let mut args: Vec<Arg> = [&q, &k, &value].into_iter().cloned().map(Arg::Tensor).collect();
+        let forward = format!(
+            "fusion @f({head}, %m: bool[?, 1, ?, ?], %g2: {dtype}[1, ?, 1, ?], %p: bool) {{
+                %0, %1, %2, %3 = sdpfa_fwd %q, %k, %v scale(0.05) {more}
+                return %0, %1, %2, %3
+            }}"
+        );
+        args.extend([Arg::Tensor(mask), Arg::Tensor(bias), Arg::Scalar(Value::Bool(u.arbitrary()?))]);
+        check_steps(&forward, &args);
+        let causal = *u.choose(&["true", "false", "%p"])?;
+        let backward = format!(
+            "fusion @f(%g: {dtype}[?, ?, ?, ?], {head}, %p: bool) {{
+                %0, %1, %2, %3 = sdpfa_fwd %q, %k, %v is_causal({causal}) scale(0.05)
+                %4, %5, %6 = sdpfa_bwd %g, %q, %k, %v, %0, %1, 0.0, {causal}, %2, %3 scale(0.05)
+                return %4, %5, %6
+            }}"
+        );
+        let tensors = [grad, q, k, value].map(Arg::Tensor);
+        check_steps(&backward, &[tensors.as_slice(), &[Arg::Scalar(Value::Bool(u.arbitrary()?))]].concat());
+        Ok(())
+    });
+}
+
+#[test]
+fn what_steps_cannot_say_stays_one_operation() {
+    let decomposes = |inputs: &str, more: &str| {
+        let step = format!("%0, %1, %2, %3 = sdpfa_fwd %q, %q, %q {more}");
+        let text = format!("fusion @f(%q: f16[1, 1, ?, ?]{inputs}) {{\n{step}\nreturn %0\n}}");
+        decomposes(&crate::text::parse_one(&text).unwrap())
+    };
+    assert!(decomposes("", "dropout_p(0.0)") && decomposes(", %c: bool", "is_causal(%c)"));
+    assert!(!decomposes(", %p: f64", "dropout_p(%p)") && !decomposes("", "dropout_p(0.5)"));
+    assert!(!decomposes(", %m: bool[1, 1, ?, ?], %c: bool", "mask(%m) is_causal(%c)"));
 }

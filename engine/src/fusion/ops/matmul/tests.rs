@@ -50,6 +50,19 @@ fn sums_are_rounded_once() {
 }
 
 #[test]
+fn products_of_few_bits_may_be_wider() {
+    let a = dense(F16, &[1, 2], &[2048.0, 1.0]);
+    let b = dense(F16, &[2], &[1.0, 1.0 / 1024.0]);
+    check_value("%0 = matmul %a, %b dtype(f32)", &[a.clone(), b.clone()], F32, &[1], &[2048.0 + 1.0 / 1024.0]);
+    check_value("%0 = matmul %a, %b dtype(f16)", &[a.clone(), b.clone()], F16, &[1], &[2048.0]);
+    let refused = |dtype| format!("E0202: matmul: the product of f16 cannot be {dtype}");
+    check_refused("%0 = matmul %a, %b dtype(bf16)", &[a.clone(), b.clone()], &refused("bf16"));
+    check_refused("%0 = matmul %a, %b dtype(f64)", &[a, b], &refused("f64"));
+    let wide = [counting(F64, &[2]), counting(F64, &[2])];
+    check_refused("%0 = matmul %a, %b dtype(f32)", &wide, "E0202: matmul: the product of f64 cannot be f32");
+}
+
+#[test]
 fn complex_numbers_are_multiplied_without_conjugation() {
     let complex = |dtype, sizes: &[i64], parts: &[(f64, f64)]| {
         let mut parts = parts.iter();
