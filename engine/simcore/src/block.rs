@@ -9,7 +9,7 @@ use std::cell::UnsafeCell;
 pub(crate) struct BlockState {
     /// Position in the grid, x fastest.
     pub(crate) linear: u32,
-    shared: Box<[UnsafeCell<u64>]>,
+    shared: Box<[UnsafeCell<u128>]>,
     /// Shadows of shared buffers, by position in the program.
     pub(crate) shadows: Vec<Option<Shadow>>,
     /// Accesses of this block before this event are ordered before everything it does now.
@@ -47,7 +47,7 @@ impl BlockSlot {
         Self {
             block: BlockState {
                 linear: 0,
-                shared: (0..(program.shared_bytes as usize).div_ceil(8)).map(|_| UnsafeCell::new(0)).collect(),
+                shared: (0..(program.shared_bytes as usize).div_ceil(16)).map(|_| UnsafeCell::new(0)).collect(),
                 shadows: program.buffers.iter().map(shadow).collect(),
                 ordered_before: 0,
                 sync: BlockSync::default(),

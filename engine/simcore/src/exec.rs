@@ -10,7 +10,7 @@ use crate::localops;
 use crate::memops;
 use crate::memory::GlobalBuffer;
 use crate::op::{self, Opcode};
-use crate::program::{Flags, Inst, Program};
+use crate::program::{File, Flags, Inst, Program};
 use crate::random;
 use crate::sched::Scheduler;
 use crate::shadow::{Cell, Shadow, WarpOrder, Wrong};
@@ -406,18 +406,34 @@ unsafe fn host(program: &Program, files: Files, inst: Inst, mask: u32) {
     // SAFETY: registers and function are in range by validation.
     unsafe {
         let f = &program.host[inst.imm as usize];
-        let read = |wide: u16, reg: u16, l: usize| {
-            if inst.flags.has(wide) { (*u64::lanes(files, reg))[l] } else { u64::from((*u32::lanes(files, reg))[l]) }
+        let read = |(wide, double): (u16, u16), reg: u16, l: usize| match inst.flags.file(wide, double) {
+            File::R32 => u128::from((*u32::lanes(files, reg))[l]),
+            File::R64 => u128::from((*u64::lanes(files, reg))[l]),
+            File::R128 => (*u128::lanes(files, reg))[l],
         };
+        let [a, b, c] = Flags::OPERANDS;
         each(mask, |l| {
-            let value =
-                f([read(Flags::WIDE_A, inst.a, l), read(Flags::WIDE_B, inst.b, l), read(Flags::WIDE_C, inst.c, l)]);
-            if inst.flags.has(Flags::WIDE) {
-                (*u64::lanes(files, inst.d))[l] = value;
-            } else {
-                (*u32::lanes(files, inst.d))[l] = value as u32;
+            let value = f([read(a, inst.a, l), read(b, inst.b, l), read(c, inst.c, l)]);
+            match inst.flags.value() {
+                File::R32 => (*u32::lanes(files, inst.d))[l] = value as u32,
+                File::R64 => (*u64::lanes(files, inst.d))[l] = value as u64,
+                File::R128 => (*u128::lanes(files, inst.d))[l] = value,
             }
         });
+    }
+}
+
+/// Each lane of `inst.d` gets that lane of `inst.a`.
+///
+/// # Safety
+/// Both registers are in their file.
+unsafe fn take_lanes<T: Lane>(files: Files, inst: Inst, source: &[usize; LANES]) {
+    // SAFETY: by the caller.
+    unsafe {
+        let (a, d) = (*T::lanes(files, inst.a), &mut *T::lanes(files, inst.d));
+        for l in 0..LANES {
+            d[l] = a[source[l] & 31];
+        }
     }
 }
 
@@ -447,16 +463,10 @@ unsafe fn shuffle(block: &BlockState, warp: &Warp, files: Files, inst: Inst, pc:
                 return Err(trap(block, warp, pc, l as u32, kind));
             }
         }
-        if inst.flags.has(Flags::WIDE) {
-            let (a, d) = (*u64::lanes(files, inst.a), &mut *u64::lanes(files, inst.d));
-            for l in 0..LANES {
-                d[l] = a[source[l] & 31];
-            }
-        } else {
-            let (a, d) = (*u32::lanes(files, inst.a), &mut *u32::lanes(files, inst.d));
-            for l in 0..LANES {
-                d[l] = a[source[l] & 31];
-            }
+        match inst.flags.value() {
+            File::R32 => take_lanes::<u32>(files, inst, &source),
+            File::R64 => take_lanes::<u64>(files, inst, &source),
+            File::R128 => take_lanes::<u128>(files, inst, &source),
         }
     }
     Ok(())

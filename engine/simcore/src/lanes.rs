@@ -1,7 +1,7 @@
 //! Register files and loops over the lanes of a warp.
 
 use crate::LANES;
-use crate::program::Inst;
+use crate::program::{File, Inst};
 
 /// A register of 32-bit lanes.
 #[derive(Clone, Copy)]
@@ -13,15 +13,24 @@ pub(crate) struct V32(pub(crate) [u32; LANES]);
 #[repr(C, align(64))]
 pub(crate) struct V64(pub(crate) [u64; LANES]);
 
+/// A register of 128-bit lanes.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct V128(pub(crate) [u128; LANES]);
+
 /// The register files of a warp.
 #[derive(Clone, Copy)]
 pub(crate) struct Files {
     pub(crate) r32: *mut V32,
     pub(crate) r64: *mut V64,
+    pub(crate) r128: *mut V128,
 }
 
-/// A lane type; its size tells the file.
+/// A lane type.
 pub(crate) trait Lane: Copy {
+    /// The file that it is in.
+    const FILE: File;
+
     /// The lanes of a register.
     ///
     /// # Safety
@@ -30,8 +39,10 @@ pub(crate) trait Lane: Copy {
 }
 
 macro_rules! lane {
-    ($file:ident: $($t:ty),*) => {$(
+    ($name:ident $file:ident: $($t:ty),*) => {$(
         impl Lane for $t {
+            const FILE: File = File::$name;
+
             #[inline(always)]
             unsafe fn lanes(files: Files, reg: u16) -> *mut [Self; LANES] {
                 // SAFETY: the caller keeps `reg` in the file.
@@ -40,8 +51,9 @@ macro_rules! lane {
         }
     )*};
 }
-lane!(r32: u32, i32, f32);
-lane!(r64: u64, i64, f64);
+lane!(R32 r32: u32, i32, f32);
+lane!(R64 r64: u64, i64, f64);
+lane!(R128 r128: u128);
 
 /// Lanes handled at once: read all operands, then write, so that a destination
 /// may be one of the sources and the compiler needs no alias check.

@@ -5,8 +5,8 @@
 //! shuffles, atomics, asynchronous copies. Input: a program, a [`LaunchConfig`], and [`GlobalMemory`] holding the
 //! global buffers. Output: [`Counters`], or the first [`Trap`].
 //!
-//! **Registers** are structures of arrays, one value for each lane, in a file of
-//! 32-bit and a file of 64-bit registers, so that one instruction is one loop
+//! **Registers** are structures of arrays, one value for each lane, in files of
+//! registers of 32, of 64 and of 128 bits, so that one instruction is one loop
 //! over 32 lanes that the compiler vectorises. Temporaries are in single
 //! assignment form and written in all lanes whatever the mask; only local
 //! memory, shared memory and global memory honour the mask.
@@ -49,7 +49,7 @@ pub use grid::{Config, Report, run};
 pub use memory::{GlobalBuffer, GlobalMemory};
 pub use op::Opcode;
 pub use program::{
-    AtomicKind, BufferDecl, Elem, Flags, HostFn, Inst, LaunchConfig, Preload, PreloadSource, Program, SpaceKind,
+    AtomicKind, BufferDecl, Elem, File, Flags, HostFn, Inst, LaunchConfig, Preload, PreloadSource, Program, SpaceKind,
 };
 pub use sched::SchedPolicy;
 pub use trap::{Other, Trap, TrapKind, Waiter};

@@ -5,7 +5,7 @@ use crate::access::{Checked, Indices, indices};
 use crate::block::BlockState;
 use crate::exec::{each, trap};
 use crate::lanes::{Files, Lane};
-use crate::program::{Flags, Inst};
+use crate::program::{File, Inst};
 use crate::trap::{Trap, TrapKind};
 use crate::warp::Warp;
 
@@ -34,6 +34,19 @@ unsafe fn copy_lanes<T: Lane>(files: Files, d: u16, a: u16, mask: u32) {
     }
 }
 
+/// Copies one lane to a register from another one of the same file.
+#[inline(always)]
+unsafe fn copy_lane(files: Files, file: File, (to, from): (u16, u16), l: usize) {
+    // SAFETY: registers by the caller.
+    unsafe {
+        match file {
+            File::R32 => (*u32::lanes(files, to))[l] = (*u32::lanes(files, from))[l],
+            File::R64 => (*u64::lanes(files, to))[l] = (*u64::lanes(files, from))[l],
+            File::R128 => (*u128::lanes(files, to))[l] = (*u128::lanes(files, from))[l],
+        }
+    }
+}
+
 #[inline(always)]
 pub(crate) unsafe fn local_get<const CHECK: bool>(
     block: &BlockState,
@@ -50,10 +63,10 @@ pub(crate) unsafe fn local_get<const CHECK: bool>(
     }
     // SAFETY: registers by validation; a temporary is written in all lanes.
     unsafe {
-        if inst.flags.has(Flags::WIDE) {
-            copy_lanes::<u64>(files, inst.d, inst.a, u32::MAX);
-        } else {
-            copy_lanes::<u32>(files, inst.d, inst.a, u32::MAX);
+        match inst.flags.value() {
+            File::R32 => copy_lanes::<u32>(files, inst.d, inst.a, u32::MAX),
+            File::R64 => copy_lanes::<u64>(files, inst.d, inst.a, u32::MAX),
+            File::R128 => copy_lanes::<u128>(files, inst.d, inst.a, u32::MAX),
         }
     }
     Ok(())
@@ -66,10 +79,10 @@ pub(crate) unsafe fn local_set<const CHECK: bool>(warp: &mut Warp, files: Files,
     }
     // SAFETY: registers by validation.
     unsafe {
-        if inst.flags.has(Flags::WIDE) {
-            copy_lanes::<u64>(files, inst.d, inst.a, warp.mask);
-        } else {
-            copy_lanes::<u32>(files, inst.d, inst.a, warp.mask);
+        match inst.flags.value() {
+            File::R32 => copy_lanes::<u32>(files, inst.d, inst.a, warp.mask),
+            File::R64 => copy_lanes::<u64>(files, inst.d, inst.a, warp.mask),
+            File::R128 => copy_lanes::<u128>(files, inst.d, inst.a, warp.mask),
         }
     }
 }
@@ -112,11 +125,7 @@ pub(crate) unsafe fn local_load<const CHECK: bool>(
                 return Err(unset(block, warp, pc, inst.imm, 1 << l, i.into()));
             }
             let from = inst.b + i as u16;
-            if inst.flags.has(Flags::WIDE) {
-                (*u64::lanes(files, inst.d))[l] = (*u64::lanes(files, from))[l];
-            } else {
-                (*u32::lanes(files, inst.d))[l] = (*u32::lanes(files, from))[l];
-            }
+            copy_lane(files, inst.flags.value(), (inst.d, from), l);
         }
     }
     Ok(())
@@ -137,11 +146,7 @@ pub(crate) unsafe fn local_store<const CHECK: bool>(
         each(mask, |l| {
             warp.init[(inst.imm + index[l]) as usize] |= 1 << l;
             let to = inst.d + index[l] as u16;
-            if inst.flags.has(Flags::WIDE) {
-                (*u64::lanes(files, to))[l] = (*u64::lanes(files, inst.b))[l];
-            } else {
-                (*u32::lanes(files, to))[l] = (*u32::lanes(files, inst.b))[l];
-            }
+            copy_lane(files, inst.flags.value(), (to, inst.b), l);
         });
     }
     Ok(())

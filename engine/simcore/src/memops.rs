@@ -67,6 +67,7 @@ pub(crate) unsafe fn load<const CHECK: bool>(
             Elem::U16 => fetch::<u16, u32>(place.base, &index, files, inst.d, u32::from),
             Elem::I16 => fetch::<i16, i32>(place.base, &index, files, inst.d, i32::from),
             Elem::B64 => fetch::<u64, u64>(place.base, &index, files, inst.d, |v| v),
+            Elem::B128 => fetch::<u128, u128>(place.base, &index, files, inst.d, |v| v),
             Elem::U8 => fetch::<u8, u32>(place.base, &index, files, inst.d, u32::from),
             Elem::I8 => fetch::<i8, i32>(place.base, &index, files, inst.d, i32::from),
         }
@@ -92,6 +93,25 @@ macro_rules! put {
             });
         }
     }};
+}
+
+/// Stores a pair of words a lane at `index`, each atomically: hosts have no atomic
+/// pair, and lanes of other threads that store to the same element race anyway.
+///
+/// # Safety
+/// All indices are in bounds of `place`, `reg` is in its file.
+#[inline(always)]
+unsafe fn put_pairs(place: &BufferView, index: &Indices, mask: u32, files: Files, reg: u16) {
+    // SAFETY: by the caller.
+    unsafe {
+        let values = &*u128::lanes(files, reg);
+        let base = place.base.cast::<u64>();
+        each(mask, |l| {
+            for (half, word) in [values[l] as u64, (values[l] >> 64) as u64].into_iter().enumerate() {
+                AtomicU64::from_ptr(base.add(2 * index[l] as usize + half)).store(word, Relaxed);
+            }
+        });
+    }
 }
 
 #[inline(always)]
@@ -129,6 +149,7 @@ pub(crate) unsafe fn store<const CHECK: bool>(
             Elem::B32 => put!(place, index, mask, shared, u32::lanes(files, inst.c), u32, AtomicU32),
             Elem::U16 | Elem::I16 => put!(place, index, mask, shared, u32::lanes(files, inst.c), u16, AtomicU16),
             Elem::B64 => put!(place, index, mask, shared, u64::lanes(files, inst.c), u64, AtomicU64),
+            Elem::B128 => put_pairs(&place, &index, mask, files, inst.c),
             Elem::U8 | Elem::I8 => put!(place, index, mask, shared, u32::lanes(files, inst.c), u8, AtomicU8),
         }
     }
@@ -274,16 +295,18 @@ unsafe fn load_partly_outside<const CHECK: bool>(
                 let inside = (0..place.len as i64).contains(&i);
                 let at = place.base.wrapping_offset(i as isize * place.elem.bytes() as isize);
                 let bits = match (inside, place.elem) {
-                    (false, _) => u64::MAX,
-                    (true, Elem::U8) => u64::from(*at),
-                    (true, Elem::I8) => *at.cast::<i8>() as u64,
-                    (true, Elem::U16) => u64::from(*at.cast::<u16>()),
-                    (true, Elem::I16) => *at.cast::<i16>() as u64,
-                    (true, Elem::B32) => u64::from(*at.cast::<u32>()),
-                    (true, Elem::B64) => *at.cast::<u64>(),
+                    (false, _) => u128::MAX,
+                    (true, Elem::U8) => u128::from(*at),
+                    (true, Elem::I8) => *at.cast::<i8>() as u128,
+                    (true, Elem::U16) => u128::from(*at.cast::<u16>()),
+                    (true, Elem::I16) => *at.cast::<i16>() as u128,
+                    (true, Elem::B32) => u128::from(*at.cast::<u32>()),
+                    (true, Elem::B64) => u128::from(*at.cast::<u64>()),
+                    (true, Elem::B128) => *at.cast::<u128>(),
                 };
                 match place.elem {
-                    Elem::B64 => (&mut *u64::lanes(files, inst.d + k))[l] = bits,
+                    Elem::B128 => (&mut *u128::lanes(files, inst.d + k))[l] = bits,
+                    Elem::B64 => (&mut *u64::lanes(files, inst.d + k))[l] = bits as u64,
                     Elem::U8 | Elem::U16 if !inside => {
                         (&mut *u32::lanes(files, inst.d + k))[l] = u32::MAX >> (32 - 8 * place.elem.bytes());
                     }
@@ -357,6 +380,7 @@ unsafe fn elements<const IN: bool>(
                     Elem::U16 => take::<u16, u32>(place.base, &index, files, reg, mask, u32::from),
                     Elem::I16 => take::<i16, i32>(place.base, &index, files, reg, mask, i32::from),
                     Elem::B64 => take::<u64, u64>(place.base, &index, files, reg, mask, |v| v),
+                    Elem::B128 => take::<u128, u128>(place.base, &index, files, reg, mask, |v| v),
                     Elem::U8 => take::<u8, u32>(place.base, &index, files, reg, mask, u32::from),
                     Elem::I8 => take::<i8, i32>(place.base, &index, files, reg, mask, i32::from),
                 }
@@ -365,6 +389,7 @@ unsafe fn elements<const IN: bool>(
                     Elem::B32 => put!(place, index, mask, shared, u32::lanes(files, reg), u32, AtomicU32),
                     Elem::U16 | Elem::I16 => put!(place, index, mask, shared, u32::lanes(files, reg), u16, AtomicU16),
                     Elem::B64 => put!(place, index, mask, shared, u64::lanes(files, reg), u64, AtomicU64),
+                    Elem::B128 => put_pairs(place, &index, mask, files, reg),
                     Elem::U8 | Elem::I8 => put!(place, index, mask, shared, u32::lanes(files, reg), u8, AtomicU8),
                 }
             }

@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 
 /// One buffer of device memory.
 pub struct GlobalBuffer {
-    words: Box<[UnsafeCell<u64>]>,
+    words: Box<[UnsafeCell<u128>]>,
     /// Elements.
     pub len: u64,
     /// Element type.
@@ -24,8 +24,8 @@ impl GlobalBuffer {
     /// A buffer filled with a byte.
     pub fn new(elem: Elem, len: u64, address: u64, fill: u8, initialised: bool) -> Self {
         let bytes = len as usize * elem.bytes();
-        let word = u64::from_ne_bytes([fill; 8]);
-        let words = (0..bytes.div_ceil(8)).map(|_| UnsafeCell::new(word)).collect();
+        let word = u128::from_ne_bytes([fill; 16]);
+        let words = (0..bytes.div_ceil(16)).map(|_| UnsafeCell::new(word)).collect();
         Self { words, len, elem, address, initialised }
     }
 

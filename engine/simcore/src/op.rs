@@ -7,7 +7,7 @@ use crate::convert::{
     f32_to_f4e2m1fn, f32_to_f8e4m3fn, f32_to_f8e5m2, f32_to_f8e8m0fnu, f32_to_f16,
 };
 use crate::lanes::{Files, Lane, map1, map2, map3};
-use crate::program::Inst;
+use crate::program::{File, Inst};
 
 macro_rules! operations {
     (
@@ -34,15 +34,16 @@ macro_rules! operations {
                 !matches!(self, $(Opcode::$control)|*)
             }
 
-            /// Whether the destination and the sources of an arithmetic
-            /// operation are in the 64-bit file.
-            pub const fn widths(self) -> (bool, [bool; 3]) {
+            /// The files of the destination and of the sources of an arithmetic
+            /// operation.
+            pub const fn files(self) -> (File, [File; 3]) {
+                const NONE: File = File::R32;
                 match self {
-                    $(Opcode::$u => (wide::<$ud>(), [wide::<$ua>(), false, false]),)*
-                    $(Opcode::$b => (wide::<$bd>(), [wide::<$ba>(), wide::<$ba>(), false]),)*
-                    $(Opcode::$t => (wide::<$td>(), [wide::<$ta>(), wide::<$tb>(), wide::<$tb>()]),)*
-                    $(Opcode::$v => (wide::<$va>(), [wide::<$va>(), wide::<$va>(), false]),)*
-                    _ => (false, [false; 3]),
+                    $(Opcode::$u => (<$ud>::FILE, [<$ua>::FILE, NONE, NONE]),)*
+                    $(Opcode::$b => (<$bd>::FILE, [<$ba>::FILE, <$ba>::FILE, NONE]),)*
+                    $(Opcode::$t => (<$td>::FILE, [<$ta>::FILE, <$tb>::FILE, <$tb>::FILE]),)*
+                    $(Opcode::$v => (<$va>::FILE, [<$va>::FILE, <$va>::FILE, NONE]),)*
+                    _ => (NONE, [NONE; 3]),
                 }
             }
 
@@ -76,10 +77,6 @@ macro_rules! operations {
             }
         }
     };
-}
-
-const fn wide<T>() -> bool {
-    size_of::<T>() == 8
 }
 
 /// As the instruction of a GPU: +0 is larger than -0.
@@ -271,6 +268,7 @@ operations! {
     unary {
         Mov32: u32 => u32 = |a| a;
         Mov64: u64 => u64 = |a| a;
+        Mov128: u128 => u128 = |a| a;
         NegF32: f32 => f32 = |a| -a;
         NegF64: f64 => f64 = |a| -a;
         NegI32: i32 => i32 = |a| a.wrapping_neg();
@@ -402,6 +400,7 @@ operations! {
     ternary {
         Select32: u32, u32 => u32 = |c, a, b| if c != 0 { a } else { b };
         Select64: u32, u64 => u64 = |c, a, b| if c != 0 { a } else { b };
+        Select128: u32, u128 => u128 = |c, a, b| if c != 0 { a } else { b };
     }
     division {
         DivI32: i32 = div_i32, |a, _, inverse| scaled_i32(a, inverse);

@@ -31,22 +31,61 @@ impl Flags {
     pub const INDEX64: u16 = 1;
     /// The value is in the 64-bit file.
     pub const WIDE: u16 = 2;
-    /// First, second and third operand of a host call are wide.
+    /// First, second and third operand of a host call are in the 64-bit file.
     pub const WIDE_A: u16 = 4;
     /// See [`Flags::WIDE_A`].
     pub const WIDE_B: u16 = 8;
     /// See [`Flags::WIDE_A`].
     pub const WIDE_C: u16 = 16;
+    /// The value is in the 128-bit file.
+    pub const DOUBLE: u16 = 128;
+    /// First, second and third operand of a host call are in the 128-bit file.
+    pub const DOUBLE_A: u16 = 256;
+    /// See [`Flags::DOUBLE_A`].
+    pub const DOUBLE_B: u16 = 512;
+    /// See [`Flags::DOUBLE_A`].
+    pub const DOUBLE_C: u16 = 1024;
     /// The old value of an atomic is wanted.
     pub const RESULT: u16 = 32;
     /// A move may begin anywhere.
     pub const UNALIGNED: u16 = 64;
+
+    /// The flags for 64 and for 128 bits of each operand of a host call.
+    pub(crate) const OPERANDS: [(u16, u16); 3] =
+        [(Self::WIDE_A, Self::DOUBLE_A), (Self::WIDE_B, Self::DOUBLE_B), (Self::WIDE_C, Self::DOUBLE_C)];
 
     /// Whether a flag is set.
     #[inline(always)]
     pub const fn has(self, flag: u16) -> bool {
         self.0 & flag != 0
     }
+
+    /// The file of a value, by the flags for 64 and for 128 bits.
+    #[inline(always)]
+    pub const fn file(self, wide: u16, double: u16) -> File {
+        match (self.has(wide), self.has(double)) {
+            (_, true) => File::R128,
+            (true, _) => File::R64,
+            _ => File::R32,
+        }
+    }
+
+    /// The file of the value.
+    #[inline(always)]
+    pub const fn value(self) -> File {
+        self.file(Self::WIDE, Self::DOUBLE)
+    }
+}
+
+/// A file of registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum File {
+    /// Of 32 bits a lane.
+    R32,
+    /// Of 64 bits a lane.
+    R64,
+    /// Of 128 bits a lane: a pair of numbers of 64 bits.
+    R128,
 }
 
 /// How an element lies in memory and extends into a register.
@@ -64,6 +103,8 @@ pub enum Elem {
     B32,
     /// Eight bytes.
     B64,
+    /// Sixteen bytes.
+    B128,
 }
 
 impl Elem {
@@ -75,6 +116,17 @@ impl Elem {
             Elem::U16 | Elem::I16 => 2,
             Elem::B32 => 4,
             Elem::B64 => 8,
+            Elem::B128 => 16,
+        }
+    }
+
+    /// The file that an element is in.
+    #[inline(always)]
+    pub const fn file(self) -> File {
+        match self {
+            Elem::B128 => File::R128,
+            Elem::B64 => File::R64,
+            _ => File::R32,
         }
     }
 }
@@ -140,7 +192,7 @@ impl AtomicKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreloadSource {
     /// A constant's bits.
-    Const(u64),
+    Const(u128),
     /// The bits of a scalar argument.
     Param(u32),
     /// `threadIdx` in a dimension.
@@ -158,14 +210,14 @@ pub enum PreloadSource {
 pub struct Preload {
     /// The register.
     pub reg: u16,
-    /// Whether it is in the 64-bit file.
-    pub wide: bool,
+    /// The file that it is in.
+    pub file: File,
     /// Its value.
     pub source: PreloadSource,
 }
 
 /// A scalar function of up to three operands, on their bits.
-pub type HostFn = Box<dyn Fn([u64; 3]) -> u64 + Send + Sync>;
+pub type HostFn = Box<dyn Fn([u128; 3]) -> u128 + Send + Sync>;
 
 /// A compiled kernel.
 #[derive(Default)]
@@ -180,10 +232,14 @@ pub struct Program {
     pub regs32: u16,
     /// Registers of 64 bits.
     pub regs64: u16,
+    /// Registers of 128 bits.
+    pub regs128: u16,
     /// Registers `[first, first + count)` of local memory, to poison: 32 bits.
     pub locals32: (u16, u16),
     /// The same of 64 bits.
     pub locals64: (u16, u16),
+    /// The same of 128 bits.
+    pub locals128: (u16, u16),
     /// Elements of local memory, each with a mask of initialised lanes.
     pub local_slots: u32,
     /// Initial register values.
@@ -231,7 +287,7 @@ pub struct LaunchConfig {
     /// Threads of a block in x, y, z.
     pub block: [u32; 3],
     /// Bits of the scalar arguments, by parameter number.
-    pub params: Vec<u64>,
+    pub params: Vec<u128>,
 }
 
 impl LaunchConfig {

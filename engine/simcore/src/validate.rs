@@ -2,7 +2,7 @@
 
 use crate::memory::GlobalMemory;
 use crate::op::Opcode;
-use crate::program::{AtomicKind, Elem, Flags, Inst, LaunchConfig, PreloadSource, Program, SpaceKind};
+use crate::program::{AtomicKind, Elem, File, Flags, Inst, LaunchConfig, PreloadSource, Program, SpaceKind};
 
 type Valid = Result<(), String>;
 
@@ -41,7 +41,7 @@ impl Program {
             }
         }
         for preload in &self.preloads {
-            self.register(preload.reg, preload.wide)?;
+            self.register(preload.reg, preload.file)?;
             match preload.source {
                 PreloadSource::Param(param) => {
                     ensure((param as usize) < launch.params.len(), "a parameter is missing")?;
@@ -53,7 +53,8 @@ impl Program {
                 PreloadSource::Const(_) => {}
             }
         }
-        for (locals, size) in [(self.locals32, self.regs32), (self.locals64, self.regs64)] {
+        for (locals, file) in [(self.locals32, File::R32), (self.locals64, File::R64), (self.locals128, File::R128)] {
+            let size = self.size(file);
             ensure(u32::from(locals.0) + u32::from(locals.1) <= size.into(), "local registers leave the file")?;
         }
         self.code.iter().enumerate().try_for_each(|(pc, inst)| {
@@ -61,12 +62,20 @@ impl Program {
         })
     }
 
-    fn register(&self, reg: u16, wide: bool) -> Valid {
-        ensure(reg < if wide { self.regs64 } else { self.regs32 }, "a register leaves its file")
+    fn size(&self, file: File) -> u16 {
+        match file {
+            File::R32 => self.regs32,
+            File::R64 => self.regs64,
+            File::R128 => self.regs128,
+        }
     }
 
-    fn registers(&self, first: u16, count: u16, wide: bool) -> Valid {
-        let size = if wide { self.regs64 } else { self.regs32 };
+    fn register(&self, reg: u16, file: File) -> Valid {
+        ensure(reg < self.size(file), "a register leaves its file")
+    }
+
+    fn registers(&self, first: u16, count: u16, file: File) -> Valid {
+        let size = self.size(file);
         ensure(count > 0 && u32::from(first) + u32::from(count) <= size.into(), "registers leave their file")
     }
 
@@ -75,18 +84,19 @@ impl Program {
     }
 
     fn instruction(&self, inst: &Inst) -> Valid {
-        let index = inst.flags.has(Flags::INDEX64);
-        let wide = inst.flags.has(Flags::WIDE);
+        let narrow_or = |wide: bool| if wide { File::R64 } else { File::R32 };
+        let index = narrow_or(inst.flags.has(Flags::INDEX64));
+        let value = inst.flags.value();
         if inst.op.is_arithmetic() {
-            let (d, sources) = inst.op.widths();
+            let (d, sources) = inst.op.files();
             self.register(inst.d, d)?;
             let operands = [inst.a, inst.b, inst.c].into_iter().zip(sources).take(inst.op.arity());
-            return operands.into_iter().try_for_each(|(reg, wide)| self.register(reg, wide));
+            return operands.into_iter().try_for_each(|(reg, file)| self.register(reg, file));
         }
         let jump = || ensure((inst.imm as usize) < self.code.len(), "a jump leaves the code");
         let buffer = || self.buffers.get(inst.b as usize).ok_or_else(|| "a buffer is missing".to_owned());
         match inst.op {
-            Opcode::If => jump().and_then(|()| self.register(inst.a, false)),
+            Opcode::If => jump().and_then(|()| self.register(inst.a, File::R32)),
             Opcode::Join => jump(),
             Opcode::Loop | Opcode::Next => {
                 jump()?;
@@ -94,14 +104,14 @@ impl Program {
                 [inst.d, inst.b, third].into_iter().try_for_each(|reg| self.register(reg, index))
             }
             Opcode::Load | Opcode::Store => {
-                let value = if inst.op == Opcode::Load { inst.d } else { inst.c };
+                let reg = if inst.op == Opcode::Load { inst.d } else { inst.c };
                 self.register(inst.a, index)?;
-                self.register(value, buffer()?.elem == Elem::B64)
+                self.register(reg, buffer()?.elem.file())
             }
             Opcode::MoveIn | Opcode::MoveOut => {
                 let elem = buffer()?.elem;
                 self.register(inst.a, index)?;
-                self.registers(inst.d, inst.c, elem == Elem::B64)?;
+                self.registers(inst.d, inst.c, elem.file())?;
                 let bytes = inst.c as usize * elem.bytes();
                 ensure(inst.c.is_power_of_two() && bytes <= 16, "a move has a bad size")?;
                 self.slots(inst.imm, inst.c.into())
@@ -117,7 +127,7 @@ impl Program {
                 let bytes = u64::from(inst.imm) * source.elem.bytes() as u64;
                 ensure(matches!(bytes, 4 | 8 | 16), "an asynchronous copy has a bad size")?;
                 self.register(inst.a, index)?;
-                self.register(inst.c, inst.flags.has(Flags::WIDE_C))
+                self.register(inst.c, narrow_or(inst.flags.has(Flags::WIDE_C)))
             }
             Opcode::Atomic => {
                 let elem = buffer()?.elem;
@@ -125,42 +135,43 @@ impl Program {
                 let double = *kind == AtomicKind::AddF64;
                 ensure(elem == if double { Elem::B64 } else { Elem::B32 }, "an atomic has another element type")?;
                 self.register(inst.a, index)?;
-                self.register(inst.c, double)?;
-                if inst.flags.has(Flags::RESULT) { self.register(inst.d, double) } else { Ok(()) }
+                self.register(inst.c, elem.file())?;
+                if inst.flags.has(Flags::RESULT) { self.register(inst.d, elem.file()) } else { Ok(()) }
             }
             Opcode::LocalGet | Opcode::LocalSet => {
-                self.register(inst.d, wide)?;
-                self.register(inst.a, wide)?;
+                self.register(inst.d, value)?;
+                self.register(inst.a, value)?;
                 self.slots(inst.imm, 1)
             }
             Opcode::LocalLoad | Opcode::LocalStore => {
-                let (base, value) = if inst.op == Opcode::LocalLoad { (inst.b, inst.d) } else { (inst.d, inst.b) };
+                let (base, reg) = if inst.op == Opcode::LocalLoad { (inst.b, inst.d) } else { (inst.d, inst.b) };
                 self.register(inst.a, index)?;
-                self.registers(base, inst.c, wide)?;
-                self.register(value, wide)?;
+                self.registers(base, inst.c, value)?;
+                self.register(reg, value)?;
                 self.slots(inst.imm, inst.c.into())
             }
             Opcode::Shuffle => {
-                self.register(inst.b, false)?;
-                self.register(inst.a, wide)?;
-                self.register(inst.d, wide)
+                self.register(inst.b, File::R32)?;
+                self.register(inst.a, value)?;
+                self.register(inst.d, value)
             }
             Opcode::CallF32 | Opcode::CallF64 => {
-                let wide = inst.op == Opcode::CallF64;
+                let file = narrow_or(inst.op == Opcode::CallF64);
                 ensure((inst.imm as usize) < self.unary.len(), "a function is missing")?;
-                self.register(inst.a, wide)?;
-                self.register(inst.d, wide)
+                self.register(inst.a, file)?;
+                self.register(inst.d, file)
             }
             Opcode::Host => {
                 ensure((inst.imm as usize) < self.host.len(), "a function is missing")?;
-                self.register(inst.d, wide)?;
-                self.register(inst.a, inst.flags.has(Flags::WIDE_A))?;
-                self.register(inst.b, inst.flags.has(Flags::WIDE_B))?;
-                self.register(inst.c, inst.flags.has(Flags::WIDE_C))
+                self.register(inst.d, value)?;
+                let operands = [inst.a, inst.b, inst.c].into_iter().zip(Flags::OPERANDS);
+                operands
+                    .into_iter()
+                    .try_for_each(|(reg, (wide, double))| self.register(reg, inst.flags.file(wide, double)))
             }
             Opcode::Random => {
-                [inst.a, inst.b, inst.c].into_iter().try_for_each(|reg| self.register(reg, true))?;
-                self.registers(inst.d, if wide { 2 } else { 4 }, wide)
+                [inst.a, inst.b, inst.c].into_iter().try_for_each(|reg| self.register(reg, File::R64))?;
+                self.registers(inst.d, if value == File::R64 { 2 } else { 4 }, value)
             }
             _ => Ok(()),
         }

@@ -2,8 +2,8 @@
 
 use crate::LANES;
 use crate::async_copy::AsyncCopies;
-use crate::lanes::{Files, V32, V64};
-use crate::program::{LaunchConfig, PreloadSource, Program};
+use crate::lanes::{Files, V32, V64, V128};
+use crate::program::{File, LaunchConfig, PreloadSource, Program};
 
 /// An open branch or loop: lanes to restore at its end, and for a branch the
 /// side that still has to run.
@@ -29,6 +29,7 @@ pub(crate) enum WarpState {
 pub(crate) struct Warp {
     r32: Box<[V32]>,
     r64: Box<[V64]>,
+    r128: Box<[V128]>,
     /// Lanes in which each local slot holds a value.
     pub(crate) init: Vec<u32>,
     pub(crate) mask: u32,
@@ -49,6 +50,7 @@ impl Warp {
         let mut warp = Self {
             r32: vec![V32([0; LANES]); program.regs32 as usize + 1].into(),
             r64: vec![V64([0; LANES]); program.regs64 as usize + 1].into(),
+            r128: vec![V128([0; LANES]); program.regs128 as usize + 1].into(),
             init: vec![0; program.local_slots as usize],
             mask: 0,
             live: 0,
@@ -66,7 +68,7 @@ impl Warp {
         warp.live = if count == 32 { u32::MAX } else { (1 << count) - 1 };
         for preload in &program.preloads {
             if !matches!(preload.source, PreloadSource::BlockIdx(_)) {
-                warp.preload(preload.reg, preload.wide, |lane| {
+                warp.preload(preload.reg, preload.file, |lane| {
                     let thread = first + lane;
                     let [x, y, _] = launch.block;
                     match preload.source {
@@ -85,13 +87,13 @@ impl Warp {
         warp
     }
 
-    fn preload(&mut self, reg: u16, wide: bool, value: impl Fn(u32) -> u64) {
+    fn preload(&mut self, reg: u16, file: File, value: impl Fn(u32) -> u128) {
         for lane in 0..LANES {
             let bits = value(lane as u32);
-            if wide {
-                self.r64[reg as usize].0[lane] = bits;
-            } else {
-                self.r32[reg as usize].0[lane] = bits as u32;
+            match file {
+                File::R32 => self.r32[reg as usize].0[lane] = bits as u32,
+                File::R64 => self.r64[reg as usize].0[lane] = bits as u64,
+                File::R128 => self.r128[reg as usize].0[lane] = bits,
             }
         }
     }
@@ -100,7 +102,7 @@ impl Warp {
     pub(crate) fn start(&mut self, program: &Program, block: [u32; 3]) {
         for preload in &program.preloads {
             if let PreloadSource::BlockIdx(dim) = preload.source {
-                self.preload(preload.reg, preload.wide, |_| block[dim as usize].into());
+                self.preload(preload.reg, preload.file, |_| block[dim as usize].into());
             }
         }
         // NaN in every float type, so that a wrong use shows.
@@ -111,6 +113,10 @@ impl Warp {
         let (first, count) = program.locals64;
         for reg in &mut self.r64[first as usize..(first + count) as usize] {
             reg.0 = [u64::MAX; LANES];
+        }
+        let (first, count) = program.locals128;
+        for reg in &mut self.r128[first as usize..(first + count) as usize] {
+            reg.0 = [u128::MAX; LANES];
         }
         if !self.init.is_empty() {
             self.init.fill(0);
@@ -126,6 +132,6 @@ impl Warp {
 
     #[inline(always)]
     pub(crate) fn files(&mut self) -> Files {
-        Files { r32: self.r32.as_mut_ptr(), r64: self.r64.as_mut_ptr() }
+        Files { r32: self.r32.as_mut_ptr(), r64: self.r64.as_mut_ptr(), r128: self.r128.as_mut_ptr() }
     }
 }

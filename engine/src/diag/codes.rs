@@ -494,11 +494,11 @@ codes! {
         why "An update writes into storage that other parts of the kernel may still read. Kernels have no order for that yet. Who \
              compiles one kernel by hand is told so.",
         words "`Session::compile` of a fusion with `update %x = %0`.";
-    DTYPE_NOT_LOWERED = "U0109", "kernels do not compute with this data type yet",
-        "run without --kernels-only: the host computes it; or cast before and behind it",
-        why "The reference computes with every data type, kernels with all but c128: an operation with a tensor or scalar of that \
-             type runs on the host, which is slow.",
-        fusion "fusion @f(%x: c128[?]) {\n  %0 = neg %x\n  return %0\n}\n; inputs: x = normal[4]";
+    DTYPE_NOT_SHARED = "U0109", "DLPack has no elements of this data type",
+        "cast it before it is handed over; or hand over its bytes, as u8",
+        why "Tensors go to other libraries as DLPack describes them, which has integers, floats and complex numbers of whole bytes, \
+             and floats of 8 bits, and pairs of 4. What it has no name for nobody on the other side could read.",
+        words "`OwnedTensor::into_dlpack` of a tensor of `f4e2m1fn`, whose elements are a byte each.";
     NO_ALGORITHM = "U0110", "the library has no algorithm for a product of matrices",
         "call the fusion instead of recording it: the host computes the product",
         why "Products of matrices are left to cuBLASLt, which says for each what it can do. What it cannot do the host does, which \

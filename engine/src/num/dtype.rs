@@ -103,11 +103,6 @@ impl DType {
         DType::U64,
         DType::Index,
     ];
-    /// The types that kernels compute with; fusions with others run on the reference.
-    pub fn of_kernels() -> impl Iterator<Item = Self> + Clone {
-        Self::FUSION.iter().copied().filter(|dtype| dtype.in_kernels())
-    }
-
     /// The data type with this textual name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|dtype| dtype.name() == name)
@@ -150,9 +145,9 @@ impl DType {
     pub const fn is_packed(self) -> bool {
         matches!(self, DType::F4E2M1FNX2)
     }
-    /// Whether kernels compute with the type: all that a fusion has but one of 16 bytes.
-    pub fn in_kernels(self) -> bool {
-        Self::FUSION.contains(&self) && self != DType::C128
+    /// Whether it is a type that fusions, and kernels of them, compute with.
+    pub fn is_computed(self) -> bool {
+        Self::FUSION.contains(&self)
     }
     /// Whether arithmetic happens in `f32` because the type is only a storage
     /// format: floats of at most 16 bits.

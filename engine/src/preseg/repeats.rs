@@ -15,7 +15,7 @@ pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
 fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
     let output = op.output();
     let (x, counts) = repeated(whole, op)?;
-    let usable = whole.fusion.tensors[x].dtype.in_kernels() && whole.regroups(output) && !whole.is_empty(output);
+    let usable = whole.regroups(output) && !whole.is_empty(output);
     if !usable || 2 * counts.len() > MAX_RANK || counts.iter().all(|count| *count == 1) {
         return None;
     }

@@ -223,7 +223,7 @@ impl<'a> Building<'a> {
         let metas: Vec<ArgMeta> = inputs.iter().map(|input| self.meta(input)).collect();
         let launch = bind_launch(plan, &metas, &segment.metas)?;
         let inputs = inputs.iter().map(HostInput::value).collect();
-        Ok(Launch { segment: Some(position), plan: plan.clone(), launch, inputs, outputs, frees: Vec::new() })
+        Ok(Launch { segment: position, plan: plan.clone(), launch, inputs, outputs, frees: Vec::new() })
     }
 
     /// Operands that no library takes as they lie are copied, a bias that is repeated as often as it is added.

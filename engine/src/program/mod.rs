@@ -24,7 +24,6 @@
 
 mod arena;
 mod build;
-mod moved;
 mod random;
 mod results;
 mod scalars;

@@ -81,7 +81,7 @@ impl Program {
 
     /// The argument that an input of a launch is, if it is a scalar of the caller.
     fn scalar_argument(&self, launch: &Launch, input: u32) -> Option<u32> {
-        let operand = self.segments.segments[launch.segment?].inputs.get(input as usize)?;
+        let operand = self.segments.segments[launch.segment].inputs.get(input as usize)?;
         match operand {
             Operand::Scalar(scalar) => match self.segments.fusion.scalars[*scalar].def {
                 ScalarDef::Input { index, .. } => Some(index),
@@ -96,8 +96,7 @@ impl Program {
     fn shape_hangs_on_scalars(&self, launch: &Launch, is_meant: &dyn Fn(u32) -> bool) -> bool {
         let (kernel, fusion) = (launch.plan.kernel(), &self.segments.fusion);
         let depends = on_inputs(fusion, is_meant);
-        let inputs = launch.segment.map(|segment| &self.segments.segments[segment].inputs);
-        let computed = inputs.into_iter().flatten().any(|operand| match operand {
+        let computed = self.segments.segments[launch.segment].inputs.iter().any(|operand| match operand {
             Operand::Scalar(scalar) => {
                 depends[*scalar] && !matches!(fusion.scalars[*scalar].def, ScalarDef::Input { .. })
             }

@@ -82,8 +82,8 @@ pub enum Step {
 /// A kernel and what it is given.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// The number of its segment; none of a copy that a kernel makes.
-    pub segment: Option<usize>,
+    /// The number of its segment.
+    pub segment: usize,
     /// The kernel.
     pub plan: Arc<Plan>,
     /// Its numbers. Where its grid is empty, nothing is launched.
@@ -234,10 +234,7 @@ impl Program {
         for (result, launch) in results.into_iter().zip(launches) {
             match result {
                 Ok(result) => done.push(result),
-                Err(error) => errors.push(match launch.segment {
-                    Some(segment) => error.note(self.segments.place(segment)),
-                    None => error.note("of a copy of a type that no kernel has"),
-                }),
+                Err(error) => errors.push(error.note(self.segments.place(launch.segment))),
             }
         }
         Diagnostic::together(errors).map_or(Ok(done), Err)
@@ -340,8 +337,7 @@ impl std::fmt::Display for Program {
                 Step::Launch(Launch { segment, plan, launch, .. }) => {
                     let [x, y, z] = launch.grid;
                     let kernel = &plan.kernel().name;
-                    let of = segment.map_or_else(|| "copy".to_string(), |segment| format!("segment {segment}"));
-                    format!("{of}, launch {kernel} grid {x}x{y}x{z} threads {}", launch.threads())
+                    format!("segment {segment}, launch {kernel} grid {x}x{y}x{z} threads {}", launch.threads())
                 }
                 Step::Library(library) => format!("segment {}, library, {}", library.call.segment, library.product),
                 Step::Host(call) => format!("segment {}, host", call.segment),

@@ -185,7 +185,7 @@ impl OwnedTensor {
         let (tensor, id) = (self.tensor(), i32::try_from(self.device().ordinal()).unwrap_or(i32::MAX));
         let Some(dtype) = code_of(tensor.dtype) else {
             let message = format!("DLPack has no elements of type {}", tensor.dtype);
-            return Err(Diagnostic::unsupported(code::DTYPE_NOT_LOWERED, message));
+            return Err(Diagnostic::unsupported(code::DTYPE_NOT_SHARED, message));
         };
         let tensor = DlTensor {
             data: tensor.address as *mut c_void,

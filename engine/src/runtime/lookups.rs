@@ -17,7 +17,7 @@ type Read<'a> = &'a dyn Fn(ValueId) -> Result<Vec<u8>>;
 
 /// Fails with `E0310` if an index of a lookup is none of the axis that it looks up.
 pub(super) fn check(call: &Call<'_>, launch: &Launch, read: Read<'_>) -> Result<()> {
-    let Some(segment) = launch.segment.map(|number| &call.program.segments.segments[number]) else { return Ok(()) };
+    let segment = &call.program.segments.segments[launch.segment];
     let decomposed = fusion::decomposes(&segment.fusion).then(|| fusion::decompose(&segment.fusion)).transpose()?;
     let fusion = decomposed.as_ref().map_or(&*segment.fusion, |decomposed| &decomposed.fusion);
     if !fusion.ops.values().any(|op| op.kind.lookup().is_some()) {

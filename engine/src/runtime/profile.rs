@@ -143,17 +143,14 @@ fn make(cx: &CompileCx<'_>, plans: &TimedPlans<'_>, fusion: &Fusion, args: &[Arg
     let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
     let alignments: Vec<u32> = args.iter().map(alignment).collect();
     let bound = BoundFusion { fusion, bindings: &bindings, args: &metas, alignments: &alignments };
-    let planned = |bound: &BoundFusion<'_>| {
-        let segments = segment::segment(cx, plans, &Derived::new(cx, bound.fusion)?, bound)?;
-        Program::new(Arc::new(segments), bound.args)
-    };
-    planned(&bound)?.with_moves(&alignments, &|moved| Ok(planned(moved)?.one_kernel().cloned()))
+    let segments = segment::segment(cx, plans, &Derived::new(cx, fusion)?, &bound)?;
+    Program::new(Arc::new(segments), &metas)
 }
 
 fn described(program: &Program, step: &Step, compile: Vec<(Phase, Duration)>) -> StepProfile {
     let bytes = |values: &[_]| values.iter().map(|value| program.values[*value].meta.distinct_bytes()).sum();
     let (segment, made_by) = match step {
-        Step::Launch(launch) => (launch.segment, launch.plan.scheduler()),
+        Step::Launch(launch) => (Some(launch.segment), launch.plan.scheduler()),
         Step::Library(library) => (Some(library.call.segment), "library"),
         Step::Host(call) => (Some(call.segment), "host"),
         Step::Copy(_) => (None, "copy"),

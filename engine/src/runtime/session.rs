@@ -535,11 +535,7 @@ impl Session {
         trace: &dyn Trace,
     ) -> Result<Program> {
         let segments = self.cut(definition, keys, bound, trace)?;
-        let program = guard("planning", bound.fusion, || Program::new(segments, bound.args))?;
-        program.with_moves(bound.alignments, &|moved| {
-            let found = self.bound_program(moved, trace)?;
-            Ok(found.one_kernel().cloned())
-        })
+        guard("planning", bound.fusion, || Program::new(segments, bound.args))
     }
 
     /// How the simulator runs where nothing else is asked for; of no meaning on a GPU.

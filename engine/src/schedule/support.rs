@@ -5,7 +5,6 @@ use super::graph::Author;
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::ops::Form;
 use crate::fusion::{AxisKind, Fusion, OpKind, Operand};
-use crate::num::DType;
 
 /// Whether every operation, axis, output and data type of a fusion has a kernel form.
 pub(super) fn check(fusion: &Fusion, by: Author) -> Result<()> {
@@ -20,7 +19,6 @@ pub(super) fn check(fusion: &Fusion, by: Author) -> Result<()> {
             return Err(Diagnostic::unsupported(code::OP_NOT_LOWERED, message).note("a run computes it on the host"));
         }
     }
-    check_types(fusion)?;
     check_tables(fusion)?;
     if let Some(update) = fusion.updates.first() {
         let name = &fusion.tensors[update.tensor].name;
@@ -74,19 +72,4 @@ fn check_tables(fusion: &Fusion) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn check_types(fusion: &Fusion) -> Result<()> {
-    let refused = |dtype: DType, what: String| {
-        let message = format!("{what} is {dtype}, which kernels do not compute with");
-        Err(Diagnostic::unsupported(code::DTYPE_NOT_LOWERED, message)
-            .note("a run computes it on the host; with casts around it a kernel does"))
-    };
-    if let Some(tensor) = fusion.tensors.values().find(|tensor| !tensor.dtype.in_kernels()) {
-        return refused(tensor.dtype, format!("`%{}`", tensor.name));
-    }
-    match fusion.scalars.values().find(|scalar| !scalar.dtype.in_kernels()) {
-        Some(scalar) => refused(scalar.dtype, "a scalar".into()),
-        None => Ok(()),
-    }
 }

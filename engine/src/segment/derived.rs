@@ -12,7 +12,7 @@
 //! Sizes themselves are in none, but where passes calculate with them. Invariant: each stage is a function of its key alone, so it
 //! does not matter in which order calls of different sizes come.
 
-use super::facts::{OpFacts, has_kernel_form};
+use super::facts::{OpFacts, kernels_take};
 use crate::compile::{BoundFusion, FormKey, KernelForm, check_text, scheduled_by};
 use crate::diag::{Diagnostic, DiagnosticKind, Result};
 use crate::fusion::{self, AxisKind, Bindings, Fusion, OpId, OpKind, Part, Rewritten, TensorId, UserIds, concretize};
@@ -135,7 +135,7 @@ impl Passed {
         let whole = self.whole.get_or_try(&facts, || {
             let concrete = concretize::concretize(simple, &facts)?;
             let cuts: Vec<_> = self.cuts.iter().filter_map(|tensor| concrete.tensors[*tensor]).collect();
-            let kernels = concrete.fusion.ops.values().all(|op| has_kernel_form(&concrete.fusion, op));
+            let kernels = concrete.fusion.ops.values().all(|op| kernels_take(&op.kind));
             Ok::<_, Box<Diagnostic>>(Whole {
                 passed: Arc::clone(&self.fusion),
                 ids: Arc::new(self.ids.through(&concrete)),

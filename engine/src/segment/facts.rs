@@ -85,7 +85,7 @@ impl<'a> OpFacts<'a> {
         }
         let mut host = SecondaryMap::new();
         for (id, op) in fusion.ops.iter() {
-            host.set(id, aliases.ops[id] || !has_kernel_form(fusion, op));
+            host.set(id, aliases.ops[id] || !kernels_take(&op.kind));
         }
         let mut cuts = SecondaryMap::new();
         for op in cut_results.iter().filter_map(|tensor| fusion.definition(*tensor)) {
@@ -221,15 +221,4 @@ pub(super) fn kernels_take(kind: &OpKind) -> bool {
 /// Whether kernels that reduce take an operation: those that pad or join do not.
 pub(super) fn reductions_take(kind: &OpKind) -> bool {
     kernels_take(kind) && !widens(kind)
-}
-
-/// Whether schedules know an operation and the types of its values.
-pub(super) fn has_kernel_form(fusion: &Fusion, op: &Op) -> bool {
-    let dtype = |operand: &Operand| match *operand {
-        Operand::Tensor(tensor) => fusion.tensors[tensor].dtype,
-        Operand::Scalar(scalar) => fusion.scalars[scalar].dtype,
-    };
-    kernels_take(&op.kind)
-        && op.inputs.iter().all(|operand| dtype(operand).in_kernels())
-        && op.outputs.iter().all(|output| fusion.tensors[*output].dtype.in_kernels())
 }

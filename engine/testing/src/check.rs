@@ -142,9 +142,7 @@ impl CheckTarget {
             }
             let (kernels, host) = (run.program.launches().count(), run.program.on_host().count());
             let library = run.program.library_calls().count();
-            // Kernels of copies are no segments.
-            let parts = run.program.launches().filter(|launch| launch.segment.is_some()).count();
-            let views = run.program.segments.segments.len() - parts - host - library;
+            let views = run.program.segments.segments.len() - kernels - host - library;
             let some = |count: usize| if count > 9 { "10 or more".into() } else { count.to_string() };
             let by_library =
                 if library == 0 { String::new() } else { format!(", {} by a library{left}", some(library)) };

@@ -20,7 +20,7 @@ pub(crate) fn is_made_again(
     let (metas, alignments) = args::metas(&fusion, case).ok()?;
     let whole = &program.segments.fusion;
     let place = |operand| whole.inputs.iter().position(|input| input == operand);
-    let places = program.segments.segments[launch.segment?].inputs.iter().map(place).collect::<Option<Vec<usize>>>()?;
+    let places = program.segments.segments[launch.segment].inputs.iter().map(place).collect::<Option<Vec<usize>>>()?;
     let metas: Vec<_> = places.iter().map(|place| metas[*place].clone()).collect();
     let alignments: Vec<_> = places.iter().map(|place| alignments[*place].min(16)).collect();
     let options = Options { schedule: Some(launch.plan.schedule_text().into()), ..session.options().clone() };

@@ -50,7 +50,7 @@ pub(super) fn of_kernels(program: &Program, text: impl Fn(&Plan) -> String) -> S
 
 /// What a kernel does in a program of several.
 fn of_launch(launch: &Launch) -> String {
-    launch.segment.map_or_else(|| "copy".to_string(), |segment| format!("segment {segment}"))
+    format!("segment {}", launch.segment)
 }
 
 /// Heuristic, its parameters, and the steps.

@@ -207,17 +207,19 @@ impl Exprs<'_> {
     fn cast_complex(&mut self, a: PrintedExpr, from: DType, to: DType) -> PrintedExpr {
         match to {
             DType::Bool => PrintedExpr::call(self.lib("complex_nonzero"), &[&a]),
+            DType::C128 if from == DType::C64 => PrintedExpr::call(self.lib("complex_to_double"), &[&a]),
+            DType::C64 if from == DType::C128 => PrintedExpr::call(self.lib("complex_to_float"), &[&a]),
             _ if from.is_complex() => self.cast(part(&a, "re"), from.part(), to),
             _ => {
                 let re = self.cast(a, from, to.part());
                 let im = self.zero(to.part());
-                PrintedExpr::call(self.lib("complex_of"), &[&re, &im])
+                PrintedExpr::call(self.lib(complex_of(to.part())), &[&re, &im])
             }
         }
     }
 
     /// An operation on a complex number.
-    fn unary_complex(&mut self, op: UnaryOp, a: PrintedExpr) -> PrintedExpr {
+    fn unary_complex(&mut self, op: UnaryOp, a: PrintedExpr, dtype: DType) -> PrintedExpr {
         use UnaryOp::*;
         let function = match op {
             Real => return part(&a, "re"),
@@ -227,7 +229,7 @@ impl Exprs<'_> {
                 return not(&truth, DType::Bool);
             }
             IsReal => {
-                let zero = self.zero(DType::F32);
+                let zero = self.zero(dtype.part());
                 return compare("==", Prec::Equality, &part(&a, "im"), &zero);
             }
             Abs => "complex_abs",
@@ -292,7 +294,7 @@ impl Exprs<'_> {
         let dtype = self.kernel.exprs.dtype(operand);
         let a = self.text(operand);
         if dtype.is_complex() {
-            return self.unary_complex(op, a);
+            return self.unary_complex(op, a, dtype);
         }
         if dtype.is_reduced_float() {
             // Storage formats compute in f32.
@@ -416,7 +418,7 @@ impl Exprs<'_> {
         let dtype = self.kernel.exprs.dtype(left);
         let (a, b) = (self.text(left), self.text(right));
         match dtype {
-            _ if op == BinaryOp::Complex => PrintedExpr::call(self.lib("complex_of"), &[&a, &b]),
+            _ if op == BinaryOp::Complex => PrintedExpr::call(self.lib(complex_of(dtype)), &[&a, &b]),
             _ if dtype.is_complex() => self.binary_complex(op, a, b),
             _ if dtype.is_reduced_float() => {
                 let (a, b) = (self.cast(a, dtype, DType::F32), self.cast(b, dtype, DType::F32));
@@ -665,6 +667,11 @@ const fn narrow_float(dtype: DType) -> Option<(&'static str, &'static str)> {
         DType::F4E2M1FN => ("e2m1_to_float", "to_e2m1"),
         _ => return None,
     })
+}
+
+/// What makes a complex number of two parts of this type.
+fn complex_of(part: DType) -> &'static str {
+    if part == DType::F64 { "complex_of_double" } else { "complex_of" }
 }
 
 /// A part of a complex number.

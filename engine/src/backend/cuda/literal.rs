@@ -24,8 +24,8 @@ pub(super) const fn type_name(dtype: DType) -> &'static str {
         DType::F8E8M0FNU => "e8m0_t",
         DType::F4E2M1FN => "e2m1_t",
         DType::C64 => "c64_t",
-        // No kernel holds these: refused when a fusion is scheduled.
         DType::C128 => "c128_t",
+        // No kernel holds these: refused when a fusion is scheduled.
         DType::F4E2M1FNX2 => "unsigned char",
     }
 }

@@ -429,9 +429,11 @@ impl<'a> CudaPrinter<'a> {
 
     /// Notes that elements of a buffer are read or written as what passes the caches.
     fn note_streamed(&mut self, buffer: BufId) {
-        if self.kernel.buffers[buffer].dtype.is_complex() {
-            self.exprs.lib("streaming_complex");
-        }
+        match self.kernel.buffers[buffer].dtype {
+            DType::C64 => self.exprs.lib("streaming_complex"),
+            DType::C128 => self.exprs.lib("streaming_complex_double"),
+            _ => return,
+        };
     }
 
     fn vector_move(&mut self, to: Access, from: Access, (lanes, aligned): (u32, bool), hint: CacheHint) {
@@ -542,8 +544,10 @@ impl<'a> CudaPrinter<'a> {
     fn shuffle(&mut self, var: VarId, value: ExprId, mode: ShuffleMode, lane: ExprId) {
         let in_range = self.kernel.exprs.as_int(lane).is_some_and(|lane| (0..32).contains(&lane));
         let function = self.exprs.lib(if in_range { "shuffle" } else { "shuffle_checked" });
-        if self.kernel.exprs.dtype(value).is_complex() {
-            self.exprs.lib("shuffle_complex");
+        match self.kernel.exprs.dtype(value) {
+            DType::C64 => drop(self.exprs.lib("shuffle_complex")),
+            DType::C128 => drop(self.exprs.lib("shuffle_complex_double")),
+            _ => {}
         }
         let mode = match mode {
             ShuffleMode::Xor => "shuffle_xor",

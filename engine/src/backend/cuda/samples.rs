@@ -514,13 +514,13 @@ fn spec(name: impl Into<String>, build: impl Fn(&mut KernelBuilder, &[ExprId]) -
 /// Every operation that `num` defines on a data type, and every conversion from it.
 pub(super) fn all_ops(dtype: DType) -> Kernel {
     let mut outputs = Vec::new();
-    for to in DType::of_kernels().filter(|to| *to != dtype) {
+    for to in DType::FUSION.iter().copied().filter(|to| *to != dtype) {
         outputs.push(spec(format!("to_{to}"), move |b, v| b.exprs().cast(v[0], to)));
     }
     for &op in UnaryOp::ALL.iter().filter(|op| op.accepts(dtype)) {
         outputs.push(spec(op.name(), move |b, v| b.exprs().unary(op, v[0])));
     }
-    for &op in BinaryOp::ALL.iter().filter(|op| op.accepts(dtype) && op.result_dtype(dtype).in_kernels()) {
+    for &op in BinaryOp::ALL.iter().filter(|op| op.accepts(dtype)) {
         outputs.push(spec(op.name(), move |b, v| b.exprs().binary(op, v[0], v[1])));
     }
     for &op in TernaryOp::ALL.iter().filter(|op| **op != TernaryOp::Where && op.accepts(dtype)) {

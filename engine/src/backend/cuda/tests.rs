@@ -440,7 +440,7 @@ fn needs_nvrtc_what_the_assembler_gets_wrong_is_not_used() {
 #[test]
 #[ignore = "needs NVRTC"]
 fn needs_nvrtc_every_operation_compiles_for_every_data_type() {
-    let kernels: Vec<_> = DType::of_kernels().map(samples::all_ops).collect();
+    let kernels: Vec<_> = DType::FUSION.iter().copied().map(samples::all_ops).collect();
     check_compiles(&kernels);
 }
 
@@ -449,7 +449,8 @@ fn needs_nvrtc_every_operation_compiles_for_every_data_type() {
 fn needs_nvrtc_conversions_compile_for_every_generation() {
     // The first has no instructions for floats of eight bits.
     for compute_capability in [(8, 0), (8, 9), (10, 0)] {
-        let kernels: Vec<_> = DType::of_kernels().filter(|dtype| dtype.bytes() == 1).map(samples::all_ops).collect();
+        let kernels: Vec<_> =
+            DType::FUSION.iter().copied().filter(|dtype| dtype.bytes() == 1).map(samples::all_ops).collect();
         check_compiles_for(compute_capability, &kernels);
         check_compiles_for(compute_capability, &[samples::all_ops(DType::F32)]);
     }

@@ -7,7 +7,7 @@
 //! may run in either order, and temporaries are written in all lanes.
 
 use crate::diag::{Diagnostic, Result, code};
-use simcore::{Flags, Inst, Opcode, Preload, PreloadSource};
+use simcore::{File, Flags, Inst, Opcode, Preload, PreloadSource};
 use std::collections::BTreeMap;
 
 /// A virtual register.
@@ -58,7 +58,7 @@ pub(super) enum CodeItem {
 
 #[derive(Clone, Copy, Debug)]
 struct RegInfo {
-    wide: bool,
+    file: File,
     fixed: Option<u16>,
 }
 
@@ -68,15 +68,15 @@ pub(super) struct Assembler {
     regs: Vec<RegInfo>,
     labels: u32,
     /// Registers that hold a value from the start.
-    pinned: BTreeMap<(bool, PinnedKey), Reg>,
-    locals32: u16,
-    locals64: u16,
+    pinned: BTreeMap<(File, PinnedKey), Reg>,
+    /// Registers of local memory, by file.
+    locals: [u16; 3],
 }
 
 /// What a pinned register holds, as an ordered key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum PinnedKey {
-    Const(u64),
+    Const(u128),
     Param(u32),
     ThreadIdx(u8),
     BlockIdx(u8),
@@ -110,23 +110,23 @@ fn source(key: PinnedKey) -> PreloadSource {
 pub(super) struct Assembled {
     pub(super) code: Vec<Inst>,
     pub(super) origin: Vec<u32>,
-    pub(super) regs32: u16,
-    pub(super) regs64: u16,
-    pub(super) locals32: (u16, u16),
-    pub(super) locals64: (u16, u16),
+    /// Registers, by file.
+    pub(super) regs: [u16; 3],
+    /// Those of local memory, which come first.
+    pub(super) locals: [u16; 3],
     pub(super) preloads: Vec<Preload>,
 }
 
 impl Assembler {
     /// A new temporary.
-    pub(super) fn temp(&mut self, wide: bool) -> Reg {
-        self.regs.push(RegInfo { wide, fixed: None });
+    pub(super) fn temp(&mut self, file: File) -> Reg {
+        self.regs.push(RegInfo { file, fixed: None });
         Reg(self.regs.len() as u32 - 1)
     }
 
     /// `count` consecutive registers of local memory; the first.
-    pub(super) fn local(&mut self, wide: bool, count: u32) -> Result<u16> {
-        let next = if wide { &mut self.locals64 } else { &mut self.locals32 };
+    pub(super) fn local(&mut self, file: File, count: u32) -> Result<u16> {
+        let next = &mut self.locals[file as usize];
         let first = *next;
         let end = u32::from(first) + count;
         *next = u16::try_from(end).map_err(|_| too_large("local memory"))?;
@@ -134,12 +134,12 @@ impl Assembler {
     }
 
     /// A register that holds the given value from the start.
-    pub(super) fn pinned(&mut self, from: PreloadSource, wide: bool) -> Reg {
-        if let Some(&reg) = self.pinned.get(&(wide, key(from))) {
+    pub(super) fn pinned(&mut self, from: PreloadSource, file: File) -> Reg {
+        if let Some(&reg) = self.pinned.get(&(file, key(from))) {
             return reg;
         }
-        let reg = self.temp(wide);
-        self.pinned.insert((wide, key(from)), reg);
+        let reg = self.temp(file);
+        self.pinned.insert((file, key(from)), reg);
         reg
     }
 
@@ -164,16 +164,16 @@ impl Assembler {
         let target = |draft: &InstDraft| draft.target.map(|label| places[label.0 as usize]);
 
         // Fixed registers: local memory first, then those that hold a value from the start.
-        let (mut next32, mut next64) = (self.locals32, self.locals64);
+        let mut next = self.locals;
         let mut preloads = Vec::with_capacity(self.pinned.len());
-        for (&(wide, key), &reg) in &self.pinned {
-            let next = if wide { &mut next64 } else { &mut next32 };
+        for (&(file, key), &reg) in &self.pinned {
+            let next = &mut next[file as usize];
             self.regs[reg.0 as usize].fixed = Some(*next);
-            preloads.push(Preload { reg: *next, wide, source: source(key) });
+            preloads.push(Preload { reg: *next, file, source: source(key) });
             *next = next.checked_add(1).ok_or_else(|| too_large("constants"))?;
         }
         let ends = self.live_ends(&drafts, &target);
-        let (places, regs32, regs64) = self.allocate(&drafts, &ends, next32, next64)?;
+        let (places, regs) = self.allocate(&drafts, &ends, next)?;
 
         let field = |field: Field| match field {
             Field::None => 0,
@@ -195,10 +195,8 @@ impl Assembler {
         Ok(Assembled {
             code,
             origin: drafts.iter().map(|draft| draft.origin).collect(),
-            regs32,
-            regs64,
-            locals32: (0, self.locals32),
-            locals64: (0, self.locals64),
+            regs,
+            locals: self.locals,
             preloads,
         })
     }
@@ -224,28 +222,27 @@ impl Assembler {
     }
 
     /// Linear scan: the lowest free register at each definition.
-    fn allocate(&self, drafts: &[InstDraft], ends: &[u32], next32: u16, next64: u16) -> Result<(Vec<u16>, u16, u16)> {
+    fn allocate(&self, drafts: &[InstDraft], ends: &[u32], next: [u16; 3]) -> Result<(Vec<u16>, [u16; 3])> {
         let mut place: Vec<Option<u16>> = self.regs.iter().map(|reg| reg.fixed).collect();
-        let mut files =
-            [RegisterFile { next: next32, free: Vec::new() }, RegisterFile { next: next64, free: Vec::new() }];
+        let mut files = next.map(|next| RegisterFile { next, free: Vec::new() });
         let mut dying: Vec<Vec<u32>> = vec![Vec::new(); drafts.len() + 1];
         for (position, draft) in drafts.iter().enumerate() {
             // Registers that end at the instruction before are free now.
             for reg in std::mem::take(&mut dying[position]) {
                 let info = self.regs[reg as usize];
-                files[usize::from(info.wide)].free.extend(place[reg as usize]);
+                files[info.file as usize].free.extend(place[reg as usize]);
             }
             for field in [draft.d, draft.a, draft.b, draft.c] {
                 let Field::Reg(Reg(reg)) = field else { continue };
                 if place[reg as usize].is_none() {
-                    let file = &mut files[usize::from(self.regs[reg as usize].wide)];
+                    let file = &mut files[self.regs[reg as usize].file as usize];
                     place[reg as usize] = Some(file.take()?);
                     dying[ends[reg as usize] as usize + 1].push(reg);
                 }
             }
         }
         let places = place.into_iter().map(|p| p.unwrap_or(0)).collect();
-        Ok((places, files[0].next, files[1].next))
+        Ok((places, files.map(|file| file.next)))
     }
 }
 

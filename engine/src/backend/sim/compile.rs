@@ -16,7 +16,7 @@ use crate::kernel::{
 use crate::num::{DType, Value, eval, philox, stepwise};
 use crate::util::SecondaryMap;
 use rustc_hash::FxHashMap;
-use simcore::{AtomicKind, BufferDecl, Elem, Flags, HostFn, Opcode, PreloadSource, SpaceKind};
+use simcore::{AtomicKind, BufferDecl, Elem, File, Flags, HostFn, Opcode, PreloadSource, SpaceKind};
 
 /// Instructions up to which loops are unrolled for the sake of local memory.
 const UNROLL_BUDGET: u64 = 1 << 14;
@@ -54,7 +54,7 @@ struct Local {
     reg: u16,
     slot: u32,
     len: u32,
-    wide: bool,
+    file: File,
 }
 
 pub(super) struct Compiler<'a> {
@@ -81,6 +81,7 @@ pub(super) fn elem(dtype: DType) -> Elem {
         DType::I16 => Elem::I16,
         DType::I8 => Elem::I8,
         _ => match dtype.bytes() {
+            16 => Elem::B128,
             8 => Elem::B64,
             4 => Elem::B32,
             2 => Elem::U16,
@@ -162,7 +163,7 @@ impl Compiler<'_> {
         }
         for (id, buffer) in self.kernel.buffers.iter().filter(|(_, b)| b.space == Space::Local) {
             locals.push((self.slots, id));
-            let local = self.new_local(self.constant_len(id)?, isel::wide(buffer.dtype))?;
+            let local = self.new_local(self.constant_len(id)?, isel::file(buffer.dtype))?;
             self.locals.set(id, Some(local));
         }
         Ok(BufferTable { buffers, shared_bytes, locals })
@@ -174,8 +175,8 @@ impl Compiler<'_> {
         len.ok_or_else(|| Diagnostic::bug(format!("buffer {id} ({}) has no constant length", buffer.name)))
     }
 
-    fn new_local(&mut self, len: u32, wide: bool) -> Result<Local> {
-        let local = Local { reg: self.asm.local(wide, len)?, slot: self.slots, len, wide };
+    fn new_local(&mut self, len: u32, file: File) -> Result<Local> {
+        let local = Local { reg: self.asm.local(file, len)?, slot: self.slots, len, file };
         self.slots += len;
         Ok(local)
     }
@@ -198,7 +199,7 @@ impl Compiler<'_> {
     }
 
     fn define(&mut self, var: VarId) -> Reg {
-        let reg = self.asm.temp(isel::wide(self.kernel.vars[var].dtype));
+        let reg = self.asm.temp(isel::file(self.kernel.vars[var].dtype));
         self.bind(var, Held::Reg(reg));
         reg
     }
@@ -285,7 +286,7 @@ impl Compiler<'_> {
                 None => self.dynamic(Opcode::LocalLoad, local, from.index)?,
             };
             let d = Field::Reg(self.define(var));
-            self.push(InstDraft { d, flags: draft.flags | wide_flag(local.wide), ..draft });
+            self.push(InstDraft { d, flags: draft.flags | file_flag(local.file), ..draft });
             return Ok(());
         }
         let buffer = self.numbers[from.buffer];
@@ -320,7 +321,7 @@ impl Compiler<'_> {
                 }
                 None => InstDraft { b: value, ..self.dynamic(Opcode::LocalStore, local, to.index)? },
             };
-            self.push(InstDraft { flags: draft.flags | wide_flag(local.wide), ..draft });
+            self.push(InstDraft { flags: draft.flags | file_flag(local.file), ..draft });
             return Ok(());
         }
         let buffer = self.numbers[to.buffer];
@@ -342,7 +343,7 @@ impl Compiler<'_> {
         let (reg, slot) = match fits {
             Some(index) => (local.reg + index as u16, local.slot + index),
             None => {
-                let staging = self.new_local(lanes, local.wide)?;
+                let staging = self.new_local(lanes, local.file)?;
                 if !inward {
                     self.stage(local, staging, near.index, lanes, false)?;
                 }
@@ -360,7 +361,7 @@ impl Compiler<'_> {
         draft.flags = flags | if aligned { 0 } else { Flags::UNALIGNED };
         self.push(draft);
         if inward && fits.is_none() {
-            let staging = Local { reg, slot, len: lanes, wide: local.wide };
+            let staging = Local { reg, slot, len: lanes, file: local.file };
             self.stage(local, staging, near.index, lanes, true)?;
         }
         Ok(())
@@ -383,15 +384,15 @@ impl Compiler<'_> {
     /// Copies between a dynamic place in a local buffer and staging registers.
     fn stage(&mut self, local: Local, staging: Local, index: ExprId, lanes: u32, out: bool) -> Result<()> {
         let dtype = self.kernel.exprs.dtype(index);
-        let wide = isel::wide(dtype);
+        let file = isel::file(dtype);
         let base = self.expr_reg(index);
         for k in 0..lanes {
-            let offset = self.asm.pinned(PreloadSource::Const(k.into()), wide);
-            let place = self.asm.temp(wide);
-            let mut add = self.draft(if wide { Opcode::AddI64 } else { Opcode::AddI32 });
+            let offset = self.asm.pinned(PreloadSource::Const(k.into()), file);
+            let place = self.asm.temp(file);
+            let mut add = self.draft(if isel::wide(dtype) { Opcode::AddI64 } else { Opcode::AddI32 });
             (add.d, add.a, add.b) = (Field::Reg(place), Field::Reg(base), Field::Reg(offset));
             self.push(add);
-            let value = Field::Reg(self.asm.temp(local.wide));
+            let value = Field::Reg(self.asm.temp(local.file));
             let (own, slot) = (Field::Raw(staging.reg + k as u16), staging.slot + k);
             let op = if out { Opcode::LocalStore } else { Opcode::LocalLoad };
             let mut far = InstDraft { a: Field::Reg(place), ..self.dynamic(op, local, index)? };
@@ -402,8 +403,8 @@ impl Compiler<'_> {
             } else {
                 (near.d, near.a, far.d) = (own, value, value);
             }
-            near.flags |= wide_flag(local.wide);
-            far.flags |= wide_flag(local.wide);
+            near.flags |= file_flag(local.file);
+            far.flags |= file_flag(local.file);
             let order = if out { [near, far] } else { [far, near] };
             order.into_iter().for_each(|draft| self.push(draft));
         }
@@ -442,9 +443,9 @@ impl Compiler<'_> {
         }
         let number = self.stmt;
         let (from, to) = (self.reg(from, dtype), self.reg(to, dtype));
-        let wide = isel::wide(dtype);
-        let step = self.asm.pinned(PreloadSource::Const(isel::to_bits(dtype, Value::Int(step))), wide);
-        let flags = if wide { Flags::INDEX64 } else { 0 };
+        let step = PreloadSource::Const(isel::to_bits(dtype, Value::Int(step)));
+        let step = self.asm.pinned(step, isel::file(dtype));
+        let flags = if isel::wide(dtype) { Flags::INDEX64 } else { 0 };
         self.scopes.push(Region { repeats: true, ..Region::default() });
         let counter = self.define(var);
         self.block(body, first)?;
@@ -518,7 +519,7 @@ impl Compiler<'_> {
     }
 
     fn shuffle(&mut self, var: VarId, value: ExprId, mode: ShuffleMode, lane: ExprId) {
-        let wide = isel::wide(self.kernel.exprs.dtype(value));
+        let file = isel::file(self.kernel.exprs.dtype(value));
         let value = Field::Reg(self.expr_reg(value));
         let lane_type = self.kernel.exprs.dtype(lane);
         let (held, _) = self.expr(lane);
@@ -528,7 +529,7 @@ impl Compiler<'_> {
         };
         let d = Field::Reg(self.define(var));
         let mut draft = self.draft(Opcode::Shuffle);
-        (draft.d, draft.a, draft.b, draft.flags) = (d, value, Field::Reg(lane), wide_flag(wide));
+        (draft.d, draft.a, draft.b, draft.flags) = (d, value, Field::Reg(lane), file_flag(file));
         draft.imm = match mode {
             ShuffleMode::Xor => 0,
             ShuffleMode::Up => 1,
@@ -541,18 +542,18 @@ impl Compiler<'_> {
     /// The numbers come in consecutive registers, from where each goes to one of its own.
     fn random(&mut self, vars: &[VarId], operands: [ExprId; 3]) -> Result<()> {
         let dtype = vars.first().map_or(DType::F32, |var| self.kernel.vars[*var].dtype);
-        let wide = isel::wide(dtype);
-        let held = &mut self.random[usize::from(wide)];
+        let file = isel::file(dtype);
+        let held = &mut self.random[usize::from(file == File::R64)];
         let first = match *held {
             Some(first) => first,
-            None => *held.insert(self.asm.local(wide, philox::numbers(dtype) as u32)?),
+            None => *held.insert(self.asm.local(file, philox::numbers(dtype) as u32)?),
         };
         let [a, b, c] = operands.map(|operand| Field::Reg(self.expr_reg(operand)));
         let draft = self.draft(Opcode::Random);
-        self.push(InstDraft { d: Field::Raw(first), a, b, c, flags: wide_flag(wide), ..draft });
+        self.push(InstDraft { d: Field::Raw(first), a, b, c, flags: file_flag(file), ..draft });
         for (i, var) in vars.iter().enumerate() {
             let d = Field::Reg(self.define(*var));
-            let draft = self.draft(if wide { Opcode::Mov64 } else { Opcode::Mov32 });
+            let draft = self.draft(isel::mov(file));
             self.push(InstDraft { d, a: Field::Raw(first + i as u16), ..draft });
         }
         Ok(())
@@ -598,14 +599,17 @@ impl Compiler<'_> {
         let mut host: Vec<(u32, HostFn)> =
             self.calls.iter().map(|(&call, &index)| (index, host_function(call))).collect();
         host.sort_unstable_by_key(|&(index, _)| index);
+        let (regs, locals) = (code.regs, code.locals);
         let core = simcore::Program {
             code: code.code,
             origin: code.origin,
             buffers: self.decls,
-            regs32: code.regs32,
-            regs64: code.regs64,
-            locals32: code.locals32,
-            locals64: code.locals64,
+            regs32: regs[0],
+            regs64: regs[1],
+            regs128: regs[2],
+            locals32: (0, locals[0]),
+            locals64: (0, locals[1]),
+            locals128: (0, locals[2]),
             local_slots: self.slots,
             preloads: code.preloads,
             unary: functions.into_iter().map(|(_, function)| function.eval()).collect(),
@@ -617,8 +621,13 @@ impl Compiler<'_> {
     }
 }
 
-fn wide_flag(wide: bool) -> u16 {
-    if wide { Flags::WIDE } else { 0 }
+/// The flag that says in which file the value of an instruction is.
+pub(super) fn file_flag(file: File) -> u16 {
+    match file {
+        File::R32 => 0,
+        File::R64 => Flags::WIDE,
+        File::R128 => Flags::DOUBLE,
+    }
 }
 
 fn scope_number(scope: Scope) -> u32 {

@@ -7,11 +7,11 @@
 //! matters after unrolling.
 
 use super::code::{Field, Label, Reg};
-use super::compile::Compiler;
+use super::compile::{Compiler, file_flag};
 use super::isel;
 use crate::kernel::{Dim, Expr, ExprId, Special};
 use crate::num::{ApproxOp, BinaryOp, DType, TernaryOp, UnaryOp, Value, eval, stepwise};
-use simcore::{Flags, Opcode, PreloadSource};
+use simcore::{File, Flags, Opcode, PreloadSource};
 use std::collections::BTreeMap;
 
 /// Where the value of an expression is.
@@ -90,7 +90,7 @@ impl Compiler<'_> {
     pub(super) fn reg(&mut self, held: Held, dtype: DType) -> Reg {
         match held {
             Held::Reg(reg) => reg,
-            Held::Const(value) => self.asm.pinned(PreloadSource::Const(isel::to_bits(dtype, value)), isel::wide(dtype)),
+            Held::Const(value) => self.asm.pinned(PreloadSource::Const(isel::to_bits(dtype, value)), isel::file(dtype)),
         }
     }
 
@@ -101,8 +101,8 @@ impl Compiler<'_> {
     }
 
     /// Emits an instruction with one result into a scope.
-    fn result(&mut self, target: usize, op: Opcode, wide: bool, operands: &[Reg]) -> Reg {
-        let d = self.asm.temp(wide);
+    fn result(&mut self, target: usize, op: Opcode, file: File, operands: &[Reg]) -> Reg {
+        let d = self.asm.temp(file);
         let mut draft = self.draft(op);
         draft.d = Field::Reg(d);
         for (field, &reg) in [&mut draft.a, &mut draft.b, &mut draft.c].into_iter().zip(operands) {
@@ -113,13 +113,13 @@ impl Compiler<'_> {
     }
 
     fn compute(&mut self, expr: Expr, dtype: DType) -> (Known, usize) {
-        let preload = |c: &mut Self, source, wide| ((Held::Reg(c.asm.pinned(source, wide)), 0), 0);
+        let preload = |c: &mut Self, source, file| ((Held::Reg(c.asm.pinned(source, file)), 0), 0);
         match expr {
             Expr::Const(value) => ((Held::Const(value), 0), 0),
             Expr::Var(_) => ((Held::Const(Value::Int(0)), 0), 0),
             Expr::Param(param) => {
                 let index = crate::util::EntityId::index(param) as u32;
-                preload(self, PreloadSource::Param(index), isel::wide(dtype))
+                preload(self, PreloadSource::Param(index), isel::file(dtype))
             }
             Expr::Special(special) => {
                 let source = match special {
@@ -128,7 +128,7 @@ impl Compiler<'_> {
                     Special::BlockDim(d) => PreloadSource::BlockDim(dim(d)),
                     Special::GridDim(d) => PreloadSource::GridDim(dim(d)),
                 };
-                preload(self, source, false)
+                preload(self, source, File::R32)
             }
             Expr::Unary(op, a) => self.unary(op, a, dtype),
             Expr::Binary(op, a, b) => self.binary(op, a, b, dtype),
@@ -159,12 +159,11 @@ impl Compiler<'_> {
             return ((held, depth), target);
         }
         let operand = self.reg(held, from);
-        let wide = isel::wide(dtype);
         let reg = if let Some(inst) = isel::unary(op, from) {
-            let reg = self.result(target, inst, wide, &[operand]);
+            let reg = self.result(target, inst, isel::file(dtype), &[operand]);
             if op.is_predicate() { reg } else { self.narrowed(target, reg, dtype) }
         } else if isel::is_float_function(op, from) {
-            self.function(target, F64Function::Unary(op, from), operand, wide)
+            self.function(target, F64Function::Unary(op, from), operand, isel::file(dtype))
         } else {
             self.call(target, HostCall::Unary(op, from), &[(operand, from)], dtype)
         };
@@ -178,15 +177,15 @@ impl Compiler<'_> {
             return ((Held::Const(Value::Float(op.eval()(value.as_f64()))), depth), target);
         }
         let operand = self.reg(held, DType::F32);
-        ((Held::Reg(self.function(target, F64Function::Approx(op), operand, false)), depth), target)
+        ((Held::Reg(self.function(target, F64Function::Approx(op), operand, File::R32)), depth), target)
     }
 
     /// Calls a function of `f64`, rounded to the type of its operand.
-    fn function(&mut self, target: usize, function: F64Function, operand: Reg, wide: bool) -> Reg {
+    fn function(&mut self, target: usize, function: F64Function, operand: Reg, file: File) -> Reg {
         let next = self.functions.len() as u32;
         let number = *self.functions.entry(function).or_insert(next);
-        let d = self.asm.temp(wide);
-        let mut draft = self.draft(if wide { Opcode::CallF64 } else { Opcode::CallF32 });
+        let d = self.asm.temp(file);
+        let mut draft = self.draft(if file == File::R64 { Opcode::CallF64 } else { Opcode::CallF32 });
         (draft.d, draft.a, draft.imm) = (Field::Reg(d), Field::Reg(operand), number);
         self.push_into(target, draft);
         d
@@ -217,7 +216,7 @@ impl Compiler<'_> {
         let reg = match isel::binary(op, from) {
             Some((inst, swapped)) => {
                 let operands = if swapped { [y, x] } else { [x, y] };
-                let reg = self.result(target, inst, isel::wide(dtype), &operands);
+                let reg = self.result(target, inst, isel::file(dtype), &operands);
                 if op.is_predicate() { reg } else { self.narrowed(target, reg, dtype) }
             }
             None => self.call(target, HostCall::Binary(op, from), &[(x, from), (y, from)], dtype),
@@ -240,20 +239,21 @@ impl Compiler<'_> {
             return ((Held::Const(stepwise::ternary(op, dtype, a, b, c)), depth), target);
         }
         let regs = [0, 1, 2].map(|i| self.reg(known[i].0, types[i]));
-        let wide = isel::wide(dtype);
-        let select = if wide { Opcode::Select64 } else { Opcode::Select32 };
+        let file = isel::file(dtype);
+        let select = isel::select(file);
         let by = |op| isel::binary(op, dtype).map(|(inst, _)| inst);
         let reg = match op {
-            TernaryOp::Where => self.result(target, select, wide, &regs),
+            TernaryOp::Where => self.result(target, select, file, &regs),
             TernaryOp::Clamp if by(BinaryOp::Maximum).is_some() && by(BinaryOp::Minimum).is_some() => {
                 let (max, min) = (by(BinaryOp::Maximum), by(BinaryOp::Minimum));
-                let low = self.result(target, max.unwrap_or(Opcode::Mov32), wide, &[regs[0], regs[1]]);
-                self.result(target, min.unwrap_or(Opcode::Mov32), wide, &[low, regs[2]])
+                let low = self.result(target, max.unwrap_or(Opcode::Mov32), file, &[regs[0], regs[1]]);
+                self.result(target, min.unwrap_or(Opcode::Mov32), file, &[low, regs[2]])
             }
             TernaryOp::Threshold if by(BinaryOp::Lt).is_some() => {
                 // x > t is t < x.
-                let above = self.result(target, by(BinaryOp::Lt).unwrap_or(Opcode::Mov32), false, &[regs[1], regs[0]]);
-                self.result(target, select, wide, &[above, regs[0], regs[2]])
+                let above =
+                    self.result(target, by(BinaryOp::Lt).unwrap_or(Opcode::Mov32), File::R32, &[regs[1], regs[0]]);
+                self.result(target, select, file, &[above, regs[0], regs[2]])
             }
             _ => {
                 let operands = [(regs[0], types[0]), (regs[1], types[1]), (regs[2], types[2])];
@@ -278,14 +278,14 @@ impl Compiler<'_> {
     pub(super) fn cast_reg(&mut self, target: usize, held: Held, from: DType, to: DType) -> Reg {
         let operand = self.reg(held, from);
         match isel::cast(from, to) {
-            Some(ops) => ops.into_iter().fold(operand, |reg, op| self.result(target, op, op.widths().0, &[reg])),
+            Some(ops) => ops.into_iter().fold(operand, |reg, op| self.result(target, op, op.files().0, &[reg])),
             None => self.call(target, HostCall::Cast(from, to), &[(operand, from)], to),
         }
     }
 
     fn narrowed(&mut self, target: usize, reg: Reg, dtype: DType) -> Reg {
         match isel::narrow(dtype) {
-            Some(op) => self.result(target, op, false, &[reg]),
+            Some(op) => self.result(target, op, File::R32, &[reg]),
             None => reg,
         }
     }
@@ -293,17 +293,22 @@ impl Compiler<'_> {
     fn call(&mut self, target: usize, call: HostCall, operands: &[(Reg, DType)], dtype: DType) -> Reg {
         let next = self.calls.len() as u32;
         let function = *self.calls.entry(call).or_insert(next);
-        let d = self.asm.temp(isel::wide(dtype));
+        let d = self.asm.temp(isel::file(dtype));
         let mut draft = self.draft(Opcode::Host);
         (draft.d, draft.imm) = (Field::Reg(d), function);
-        draft.flags = if isel::wide(dtype) { Flags::WIDE } else { 0 };
-        let flags = [Flags::WIDE_A, Flags::WIDE_B, Flags::WIDE_C];
+        draft.flags = file_flag(isel::file(dtype));
+        let flags =
+            [(Flags::WIDE_A, Flags::DOUBLE_A), (Flags::WIDE_B, Flags::DOUBLE_B), (Flags::WIDE_C, Flags::DOUBLE_C)];
         let fields = [&mut draft.a, &mut draft.b, &mut draft.c];
         // Unused operands repeat the first, so that every field is a register.
-        for (i, (field, flag)) in fields.into_iter().zip(flags).enumerate() {
+        for (i, (field, (wide, double))) in fields.into_iter().zip(flags).enumerate() {
             let (reg, from) = operands[if i < operands.len() { i } else { 0 }];
             *field = Field::Reg(reg);
-            draft.flags |= if isel::wide(from) { flag } else { 0 };
+            draft.flags |= match isel::file(from) {
+                File::R32 => 0,
+                File::R64 => wide,
+                File::R128 => double,
+            };
         }
         self.push_into(target, draft);
         d

@@ -1,37 +1,62 @@
 //! Instruction selection: which bytecode computes an operation on a data type.
 //!
-//! Every data type lives in registers as follows: `f64 i64 u64 index` in the 64-bit
-//! file, and `c64`, its real part in the low half; `f32 i32 u32` in the 32-bit file;
+//! Every data type lives in registers as follows: `c128` in the 128-bit file, its real
+//! part in the low half; `f64 i64 u64 index` in the 64-bit file, and `c64`, its real part
+//! in the low half; `f32 i32 u32` in the 32-bit file;
 //! `i8 i16` sign-extended and `u8 u16` zero-extended to 32 bits; `bool` as 0 or 1;
 //! floats of at most 16 bits as their pattern. An operation that has no bytecode is called on the host through
 //! `num::eval`, so its meaning is the reference's by construction. Kernels hold the
-//! types of `DType::of_kernels` only; others have an arbitrary form here.
+//! types of `DType::FUSION` only; others have an arbitrary form here.
 
 use crate::num::{BinaryOp, DType, DTypeClass, UnaryOp, Value, storage};
-use simcore::Opcode;
+use simcore::{File, Opcode};
 
-/// Whether values of a type are in the 64-bit file.
+/// The file that values of a type are in.
+pub(super) fn file(dtype: DType) -> File {
+    match dtype.bytes() {
+        16 => File::R128,
+        8 => File::R64,
+        _ => File::R32,
+    }
+}
+
+/// Whether values of a type, an index for example, are in the 64-bit file.
 pub(super) fn wide(dtype: DType) -> bool {
-    dtype.bytes() == 8
+    file(dtype) == File::R64
+}
+
+/// What copies a register of a file.
+pub(super) fn mov(file: File) -> Opcode {
+    match file {
+        File::R32 => Opcode::Mov32,
+        File::R64 => Opcode::Mov64,
+        File::R128 => Opcode::Mov128,
+    }
+}
+
+/// What chooses between two registers of a file.
+pub(super) fn select(file: File) -> Opcode {
+    match file {
+        File::R32 => Opcode::Select32,
+        File::R64 => Opcode::Select64,
+        File::R128 => Opcode::Select128,
+    }
 }
 
 /// A value as register bits.
-pub(super) fn to_bits(dtype: DType, value: Value) -> u64 {
+pub(super) fn to_bits(dtype: DType, value: Value) -> u128 {
     match dtype {
         // Sign-extended to the register.
-        DType::I8 => u64::from(i32::from(value.as_i64() as i8) as u32),
-        DType::I16 => u64::from(i32::from(value.as_i64() as i16) as u32),
-        _ => {
-            let [a, b, c, d, e, f, g, h, ..] = storage::encode(dtype, value);
-            u64::from_le_bytes([a, b, c, d, e, f, g, h])
-        }
+        DType::I8 => u128::from(i32::from(value.as_i64() as i8) as u32),
+        DType::I16 => u128::from(i32::from(value.as_i64() as i16) as u32),
+        _ => u128::from_le_bytes(storage::encode(dtype, value)),
     }
 }
 
 /// Register bits as a value.
-pub(super) fn from_bits(dtype: DType, bits: u64) -> Value {
+pub(super) fn from_bits(dtype: DType, bits: u128) -> Value {
     // A register has no fewer bytes than an element of a type that kernels hold.
-    storage::read(dtype, &bits.to_le_bytes(), 0).unwrap_or(Value::Int(bits.cast_signed()))
+    storage::read(dtype, &bits.to_le_bytes(), 0).unwrap_or(Value::Int(bits as i64))
 }
 
 /// How a type computes in registers.

@@ -176,7 +176,7 @@ impl Checker<'_> {
                     }
                 }
             }
-            if let Some(dtype) = param.dtype.filter(|dtype| !dtype.in_kernels()) {
+            if let Some(dtype) = param.dtype.filter(|dtype| !dtype.is_computed()) {
                 self.report(|| format!("{name} is {dtype}, which kernels do not compute with"));
             }
             if param.dtype.is_none() {
@@ -196,7 +196,7 @@ impl Checker<'_> {
         let (mut shared, mut local) = (0u64, 0u64);
         for (id, buffer) in kernel.buffers.iter() {
             let name = format!("buffer {id} ({})", buffer.name);
-            if !buffer.dtype.in_kernels() {
+            if !buffer.dtype.is_computed() {
                 self.report(|| format!("{name} holds {}, which kernels do not compute with", buffer.dtype));
             }
             let element = buffer.dtype.bytes() as u32;

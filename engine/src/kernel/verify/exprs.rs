@@ -174,7 +174,7 @@ fn type_error(kernel: &Kernel, id: ExprId) -> Option<String> {
     let has = |expected: DType| {
         (node.dtype != expected).then(|| format!("expression {id} has type {}, not {expected}", node.dtype))
     };
-    if !node.dtype.in_kernels() {
+    if !node.dtype.is_computed() {
         return Some(format!("expression {id} has type {}, which kernels do not compute with", node.dtype));
     }
     match node.expr {
@@ -275,7 +275,7 @@ fn kind_error(kernel: &Kernel, id: ExprId) -> Option<String> {
 /// Whether a constant is exactly a value of a type.
 fn fits(value: Value, dtype: DType) -> bool {
     match (value, dtype) {
-        (Value::Bool(_), DType::Bool) | (Value::Float(_), DType::F64) => true,
+        (Value::Bool(_), DType::Bool) | (Value::Float(_), DType::F64) | (Value::Complex(..), DType::C128) => true,
         (Value::Int(v), _) if dtype.is_int() => {
             let (least, most) = dtype.int_range();
             (least..=most).contains(&v)

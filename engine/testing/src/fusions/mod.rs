@@ -51,7 +51,7 @@ impl Default for Limits {
             rank: 4,
             sizes: vec![0, 1, 2, 3, 5, 7, 8, 16, 17, 31, 33, 64],
             constants: true,
-            dtypes: DType::of_kernels().collect(),
+            dtypes: DType::FUSION.to_vec(),
             tame: false,
             primitives: false,
         }

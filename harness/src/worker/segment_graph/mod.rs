@@ -131,7 +131,7 @@ impl Graph<'_> {
                 Look::Detour
             }
         };
-        if let Some(launch) = self.program.launches().find(|launch| launch.segment == Some(position)) {
+        if let Some(launch) = self.program.launches().find(|launch| launch.segment == position) {
             let [x, y, z] = launch.launch.grid;
             lines.push(format!("grid {x}x{y}x{z} of {}", counted(launch.launch.threads(), "thread")));
         }
