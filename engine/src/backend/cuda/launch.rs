@@ -25,7 +25,8 @@ pub struct LoadedKernel {
     name: String,
     dynamic_shared: u32,
     cooperative: bool,
-    params: usize,
+    // Words of 8 bytes of each parameter.
+    params: Vec<u8>,
     // The counters of barriers of blocks, which every launch leaves as it found them, for launches on
     // the device's own stream.
     barrier: Option<GuardedBuffer>,
@@ -46,7 +47,8 @@ impl std::fmt::Debug for LoadedKernel {
 impl LoadedKernel {
     /// Loads machine code for the device; `source` is the text it was compiled from.
     pub fn load(device: &Arc<Device>, cubin: &[u8], source: &CudaSource) -> Result<Self> {
-        let mut this = Self::load_entry(device, cubin, &source.entry, source.dynamic_shared, source.params)?;
+        let mut this = Self::load_entry(device, cubin, &source.entry, source.dynamic_shared, 0)?;
+        this.params.clone_from(&source.params);
         this.cooperative = source.cooperative || source.barrier_bytes > 0;
         if source.barrier_bytes > 0 {
             this.barrier = Some(GuardedBuffer::kept(device, source.barrier_bytes, 0)?);
@@ -54,7 +56,7 @@ impl LoadedKernel {
         Ok(this)
     }
 
-    /// Loads a function of that many parameters that is no printed kernel. `code`
+    /// Loads a function of that many parameters of 8 bytes at most that is no printed kernel. `code`
     /// is a cubin, or PTX text that ends with a zero byte.
     pub fn load_entry(
         device: &Arc<Device>,
@@ -81,7 +83,7 @@ impl LoadedKernel {
             name: entry.to_string(),
             dynamic_shared,
             cooperative: false,
-            params,
+            params: vec![1; params],
             barrier: None,
         };
         // SAFETY: the module is loaded and the name is zero-terminated.
@@ -199,12 +201,19 @@ impl LoadedKernel {
 
     /// A pointer to each parameter's bytes.
     fn pointers(&self, slots: &[u64], barrier: &u64) -> Result<SmallVec<[*mut c_void; 64]>> {
-        if slots.len() != self.params {
-            let (given, wanted) = (slots.len(), self.params);
-            return Err(Diagnostic::bug(format!("kernel {} has {wanted} parameters, {given} were given", self.name)));
+        let wanted: usize = self.params.iter().map(|words| usize::from(*words)).sum();
+        if slots.len() != wanted {
+            let given = slots.len();
+            let message = format!("kernel {} has parameters of {wanted} words, {given} were given", self.name);
+            return Err(Diagnostic::bug(message));
         }
         let own = self.barrier.is_some().then_some(barrier);
-        Ok(slots.iter().chain(own).map(|slot| std::ptr::from_ref(slot).cast_mut().cast()).collect())
+        let starts = self.params.iter().scan(0, |next, words| {
+            let start = *next;
+            *next += usize::from(*words);
+            Some(&slots[start])
+        });
+        Ok(starts.chain(own).map(|word| std::ptr::from_ref(word).cast_mut().cast()).collect())
     }
 }
 

@@ -12,8 +12,8 @@ use super::names::Names;
 use super::plan::TextPlan;
 use crate::fusion::TensorId;
 use crate::kernel::{
-    Access, AtomicOp, Block, BufId, CacheHint, Dim, ExprId, Kernel, ParamKind, Scope, ShuffleMode, Space, Special,
-    Stmt, StmtKind, Unroll, VarId, shared_layout,
+    Access, AtomicOp, Block, BufId, CacheHint, Dim, ExprId, Kernel, Param, ParamKind, Scope, ShuffleMode, Space,
+    Special, Stmt, StmtKind, Unroll, VarId, shared_layout,
 };
 use crate::num::DType;
 use crate::util::SecondaryMap;
@@ -34,8 +34,8 @@ pub struct CudaSource {
     pub kernel: String,
     /// The function's name.
     pub entry: String,
-    /// The number of the kernel's parameters; the barrier's counter is not counted.
-    pub params: usize,
+    /// Of each of the kernel's parameters how many words of 8 bytes it takes; the barrier's counter is none of them.
+    pub params: Vec<u8>,
     /// Bytes of dynamic shared memory that the launch must provide.
     pub dynamic_shared: u32,
     /// If not 0 the function takes one more argument, the last: the address of so many
@@ -58,6 +58,11 @@ pub fn print_cuda(kernel: &Kernel) -> String {
     emit(kernel).text()
 }
 
+/// Words of 8 bytes of a parameter: two of a complex number of two of them.
+fn param_words(param: &Param) -> u8 {
+    param.dtype.map_or(1, |dtype| dtype.bytes().div_ceil(8) as u8)
+}
+
 /// Prints a kernel.
 pub fn emit(kernel: &Kernel) -> CudaSource {
     let plan = TextPlan::new(kernel);
@@ -67,7 +72,7 @@ pub fn emit(kernel: &Kernel) -> CudaSource {
         library: library::collect(&printer.exprs.used),
         kernel: printer.out,
         entry: printer.entry,
-        params: kernel.params.len(),
+        params: kernel.params.values().map(param_words).collect(),
         dynamic_shared: printer.dynamic_shared,
         barrier_bytes: barrier_bytes(&kernel.body),
         cooperative: kernel.launch.cooperative,

@@ -4,7 +4,7 @@ use super::exprs::ExprChecks;
 use super::uniform::{Class, Uniformity};
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::facts::Multiples;
-use crate::kernel::ir::{Kernel, Stmt, ValueKind, VarId};
+use crate::kernel::ir::{BufId, Kernel, ParamKind, Stmt, ValueKind, VarId};
 use crate::kernel::print::print_stmt;
 use crate::util::SecondaryMap;
 
@@ -29,6 +29,9 @@ pub(super) struct Checker<'a> {
     pub(super) multiples: Multiples<'a>,
     pub(super) uniform: Uniformity<'a>,
     pub(super) scopes: Scopes,
+    /// Buffers of the fusion's inputs, and of its outputs.
+    pub(super) inputs: SecondaryMap<BufId, bool>,
+    pub(super) outputs: SecondaryMap<BufId, bool>,
     /// Over which threads the current place is reached by all or none.
     pub(super) control: Class,
     violations: Vec<String>,
@@ -48,12 +51,22 @@ pub(super) struct Scopes {
 
 impl<'a> Checker<'a> {
     fn new(kernel: &'a Kernel) -> Self {
+        let (mut inputs, mut outputs) = (SecondaryMap::new(), SecondaryMap::new());
+        for param in kernel.params.values() {
+            match param.kind {
+                ParamKind::Input { buffer, .. } => inputs.set(buffer, true),
+                ParamKind::Output { buffer, .. } => outputs.set(buffer, true),
+                _ => {}
+            }
+        }
         Self {
             kernel,
             exprs: ExprChecks::default(),
             multiples: Multiples::new(kernel),
             uniform: Uniformity::new(kernel),
             scopes: Scopes::default(),
+            inputs,
+            outputs,
             control: Class::Grid,
             violations: Vec::new(),
             total: 0,

@@ -4,6 +4,7 @@ use super::checker::Checker;
 use crate::kernel::ir::{BufId, Expr, ExprId, Kernel, ParamId, ParamKind, ValueKind, VarId};
 use crate::num::{DType, TernaryOp, Value};
 use crate::util::{EntityId, SecondaryMap};
+use std::collections::BTreeSet;
 
 /// The deepest nesting of an expression.
 pub const MAX_EXPR_DEPTH: u32 = 256;
@@ -143,10 +144,10 @@ impl Checker<'_> {
             at(self, format!("expression {id} is too large"));
             return false;
         }
-        let mut seen = SecondaryMap::<ExprId, bool>::new();
+        let mut seen = BTreeSet::new();
         let mut work = vec![id];
         while let Some(id) = work.pop() {
-            if std::mem::replace(&mut seen[id], true) {
+            if !seen.insert(id) {
                 continue;
             }
             let node = self.kernel.exprs[id];

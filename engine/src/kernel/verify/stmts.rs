@@ -4,8 +4,8 @@ use super::checker::Checker;
 use super::uniform::{Class, Fact};
 use crate::kernel::facts::gcd;
 use crate::kernel::ir::{
-    Access, AtomicOp, Block, CacheHint, Expr, ExprId, MAX_ACCESS_BYTES, MIN_ASYNC_BYTES, MIN_UNALIGNED_BYTES,
-    ParamKind, Scope, ShuffleMode, Space, Stmt, StmtKind, Unroll, ValueKind, VarId,
+    Access, AtomicOp, Block, CacheHint, Expr, ExprId, MAX_ACCESS_BYTES, MIN_ASYNC_BYTES, MIN_UNALIGNED_BYTES, Scope,
+    ShuffleMode, Space, Stmt, StmtKind, Unroll, ValueKind, VarId,
 };
 use crate::num::{DType, Value, philox};
 
@@ -176,13 +176,11 @@ impl Checker<'_> {
     }
 
     fn is_input(&self, access: Access) -> bool {
-        let points_here = |kind| matches!(kind, ParamKind::Input { buffer, .. } if buffer == access.buffer);
-        self.kernel.params.values().any(|p| points_here(p.kind))
+        self.inputs[access.buffer]
     }
 
     fn is_output(&self, access: Access) -> bool {
-        let points_here = |kind| matches!(kind, ParamKind::Output { buffer, .. } if buffer == access.buffer);
-        self.kernel.params.values().any(|p| points_here(p.kind))
+        self.outputs[access.buffer]
     }
 
     fn written(&mut self, stmt: &Stmt, to: Access) {

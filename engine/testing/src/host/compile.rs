@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Kernels of one file: few enough that all cores have work, enough that what
 /// precedes them does not count.
-const PER_FILE: usize = 64;
+const PER_FILE: usize = 160;
 
 /// What undefined behaviour is told of: everything that a printed kernel must
 /// not do. Unsigned arithmetic and conversions of integers are defined.

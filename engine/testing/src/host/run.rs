@@ -117,7 +117,7 @@ impl HostKernels {
             (library.get(b"run_launch\0").map_err(failed)?, library.get(name.as_bytes()).map_err(failed)?)
         };
         // Each argument in 16 bytes of its own, as aligned as any type wants it.
-        let mut values: Vec<[u64; 2]> = Vec::new();
+        let mut values: Vec<u128> = Vec::new();
         for param in &launch.params {
             let mut word = [0u8; 16];
             match param {
@@ -133,10 +133,9 @@ impl HostKernels {
                     word[..bytes].copy_from_slice(&encoded[..bytes]);
                 }
             }
-            let half = |at: usize| word[at..at + 8].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-            values.push([half(0), half(8)]);
+            values.push(u128::from_ne_bytes(word));
         }
-        let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|v| v.as_mut_ptr().cast()).collect();
+        let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
         let dims = [launch.grid, launch.block].concat();
         let mut shared = Buffer::new(source.dynamic_shared as usize, FILL, 128);
         let mut report = HostReport::default();

@@ -59,8 +59,14 @@ template <class C> __device__ inline C complex_neg(C z) { return C{-z.re, -z.im}
 template <class C> __device__ inline C complex_add(C a, C b) { return C{a.re + b.re, a.im + b.im}; }
 //@ complex_sub :
 template <class C> __device__ inline C complex_sub(C a, C b) { return C{a.re - b.re, a.im - b.im}; }
-//@ complex_abs :
-template <class C> __device__ inline decltype(C::re) complex_abs(C z) { return (decltype(C::re))hypot((double)z.re, (double)z.im); }
+//@ complex_abs : cx_finite
+template <class C> __device__ inline decltype(C::re) complex_abs(C z) {
+  const double x = fabs((double)z.re), y = fabs((double)z.im);
+  const double high = x > y ? x : y, low = x > y ? y : x;
+  // hypot may be a unit above the larger of two numbers that are far apart: infinite, of the largest one.
+  if (low < high * 1e-17 && cx_finite(high)) return (decltype(C::re))high;
+  return (decltype(C::re))hypot(x, y);
+}
 //@ cx_mul : cx
 __device__ inline cx cx_mul(cx a, cx b) { return cx{a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
 //@ complex_mul : cx_mul

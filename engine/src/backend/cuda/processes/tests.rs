@@ -114,7 +114,7 @@ fn source(body: &str) -> CudaSource {
         library: String::new(),
         kernel: format!("extern \"C\" __global__ void k(float* x) {{ {body} }}"),
         entry: "k".into(),
-        params: 1,
+        params: vec![1],
         dynamic_shared: 0,
         barrier_bytes: 0,
         cooperative: false,
