@@ -101,10 +101,14 @@ macro_rules! put {
 /// # Safety
 /// All indices are in bounds of `place`, `reg` is in its file.
 #[inline(always)]
-unsafe fn put_pairs(place: &BufferView, index: &Indices, mask: u32, files: Files, reg: u16) {
+unsafe fn put_pairs(place: &BufferView, index: &Indices, (mask, shared): (u32, bool), files: Files, reg: u16) {
     // SAFETY: by the caller.
     unsafe {
         let values = &*u128::lanes(files, reg);
+        if !shared && mask == u32::MAX && dense(index, 1) {
+            *place.base.cast::<u128>().add(index[0] as usize).cast() = *values;
+            return;
+        }
         let base = place.base.cast::<u64>();
         each(mask, |l| {
             for (half, word) in [values[l] as u64, (values[l] >> 64) as u64].into_iter().enumerate() {
@@ -149,7 +153,7 @@ pub(crate) unsafe fn store<const CHECK: bool>(
             Elem::B32 => put!(place, index, mask, shared, u32::lanes(files, inst.c), u32, AtomicU32),
             Elem::U16 | Elem::I16 => put!(place, index, mask, shared, u32::lanes(files, inst.c), u16, AtomicU16),
             Elem::B64 => put!(place, index, mask, shared, u64::lanes(files, inst.c), u64, AtomicU64),
-            Elem::B128 => put_pairs(&place, &index, mask, files, inst.c),
+            Elem::B128 => put_pairs(&place, &index, (mask, shared), files, inst.c),
             Elem::U8 | Elem::I8 => put!(place, index, mask, shared, u32::lanes(files, inst.c), u8, AtomicU8),
         }
     }
@@ -389,7 +393,7 @@ unsafe fn elements<const IN: bool>(
                     Elem::B32 => put!(place, index, mask, shared, u32::lanes(files, reg), u32, AtomicU32),
                     Elem::U16 | Elem::I16 => put!(place, index, mask, shared, u32::lanes(files, reg), u16, AtomicU16),
                     Elem::B64 => put!(place, index, mask, shared, u64::lanes(files, reg), u64, AtomicU64),
-                    Elem::B128 => put_pairs(place, &index, mask, files, reg),
+                    Elem::B128 => put_pairs(place, &index, (mask, shared), files, reg),
                     Elem::U8 | Elem::I8 => put!(place, index, mask, shared, u32::lanes(files, reg), u8, AtomicU8),
                 }
             }

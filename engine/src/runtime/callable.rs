@@ -338,6 +338,13 @@ fn meta_of((position, arg): (usize, &DeviceArg<'_>)) -> Result<ArgMeta> {
             let message = format!("argument {position} has sizes {sizes:?} and strides {strides:?}");
             Err(Diagnostic::user(code::DEVICE_TENSOR, message).note("give a stride for each size"))
         }
+        // An element is read by one instruction, which wants it aligned.
+        DeviceArg::Tensor(tensor) if !tensor.address.is_multiple_of(tensor.dtype.bytes() as u64) => {
+            let (dtype, bytes) = (tensor.dtype, tensor.dtype.bytes());
+            let message = format!("argument {position} of {dtype} starts at {:#x}", tensor.address);
+            Err(Diagnostic::user(code::DEVICE_TENSOR, message)
+                .note(format!("elements of {dtype} start at multiples of {bytes} bytes; pass a copy")))
+        }
         DeviceArg::Tensor(tensor) => Ok(ArgMeta::Tensor(tensor.meta())),
     }
 }

@@ -25,8 +25,8 @@ pub(super) struct OpFacts<'a> {
     pub(super) has_rows_across: bool,
     /// Reductions across memory that one kernel may do with reductions of the rows between.
     pub(super) columns: SecondaryMap<OpId, bool>,
-    /// Operations that no kernel computes, those included whose results are returned as views, or that
-    /// a library computes with the product before them.
+    /// Operations that no kernel computes, those included whose results are returned as views or seen by
+    /// products alone, or that a library computes with the product before them.
     pub(super) host: SecondaryMap<OpId, bool>,
     /// Operations that move nothing, and only for products.
     pub(super) seen_by_products: SecondaryMap<OpId, bool>,

@@ -25,7 +25,7 @@ pub(super) const fn type_name(dtype: DType) -> &'static str {
         DType::F4E2M1FN => "e2m1_t",
         DType::C64 => "c64_t",
         DType::C128 => "c128_t",
-        // No kernel holds these: refused when a fusion is scheduled.
+        // No kernel holds these: the verifier refuses them.
         DType::F4E2M1FNX2 => "unsigned char",
     }
 }
@@ -75,7 +75,7 @@ pub(super) fn literal(value: Value, dtype: DType) -> (String, bool) {
         DType::I8 => (format!("(signed char){}", value.as_i64() as i8), false),
         DType::U8 => (format!("(unsigned char){}", value.as_i64() as u8), false),
         DType::Bool => (value.as_bool().to_string(), true),
-        // No kernel holds the others.
+        // Complex numbers are written by their parts, and no kernel holds others.
         _ => (format!("{}{{}}", type_name(dtype)), true),
     }
 }

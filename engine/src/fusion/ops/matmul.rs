@@ -103,7 +103,7 @@ fn build_matmul(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
 fn result_type(cx: &MetaCx<'_>, own: DType) -> Result<DType> {
     match cx.call.dtype("dtype") {
         None => Ok(own),
-        Some(DType::F32) if own.is_reduced_float() => Ok(DType::F32),
+        Some(DType::F32) if matches!(own, DType::F16 | DType::BF16) => Ok(DType::F32),
         Some(other) => {
             let message = format!("{}: the product of {own} cannot be {other}", cx.name());
             Err(Diagnostic::user(code::DTYPE, message)

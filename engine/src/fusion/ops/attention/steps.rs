@@ -5,24 +5,55 @@
 //! weights to the operands' type, so do these. Rows that see no key are told by their largest
 //! score: -inf.
 
-use super::super::args::Args;
+use super::super::args::{Args, OpArg};
 use super::super::call::Call;
 use super::super::extents::call;
 use crate::diag::Result;
-use crate::fusion::{Fusion, FusionBuilder, Op, Operand, Src, TensorId};
+use crate::fusion::{Axis, AxisKind, Fusion, FusionBuilder, Op, Operand, Src, TensorId};
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp};
 
-/// Whether attention stays one operation: dropout is evaluated by none, and whether it is causal
-/// beside a mask is checked when that is known.
+/// Whether attention stays one operation: dropout is evaluated by none, whether it is causal beside
+/// a mask is checked when that is known, and products make axes of other kinds where operands differ.
 pub(super) fn stays(fusion: &Fusion, op: &Op, call: &Call) -> bool {
     let scalar = |name: &str| match op.inputs.get(call.operands(name).start) {
         Some(Operand::Scalar(scalar)) if !call.operands(name).is_empty() => Some(fusion.const_scalar(*scalar)),
         _ => None,
     };
     let may_drop = scalar("dropout_p").is_some_and(|p| p.is_none_or(|p| p.as_f64() != 0.0));
-    let is_masked =
-        ["bias", "mask"].iter().any(|name| call.row.position(name).is_some() && !call.operands(name).is_empty());
-    may_drop || (is_masked && scalar("is_causal").is_some())
+    let is_masked = ["bias", "mask"].into_iter().any(|name| axes_of(fusion, op, call, name).is_some());
+    may_drop || (is_masked && scalar("is_causal").is_some()) || !is_of_one_kind(fusion, op, call)
+}
+
+/// The axes of an operand, if it is given.
+fn axes_of<'a>(fusion: &'a Fusion, op: &Op, call: &Call, name: &str) -> Option<&'a [Axis]> {
+    call.row.position(name)?;
+    match op.inputs[call.operands(name)].first()? {
+        Operand::Tensor(tensor) => Some(&fusion.tensors[*tensor].axes),
+        Operand::Scalar(_) => None,
+    }
+}
+
+/// Whether an axis that operands have in common repeats in all of them or in none: results have the
+/// kinds of one operand, and products those of two. What is added to scores may repeat where they do not.
+fn is_of_one_kind(fusion: &Fusion, op: &Op, call: &Call) -> bool {
+    let axes = |name| axes_of(fusion, op, call, name);
+    let repeats = |axis: &Axis| axis.kind == AxisKind::Broadcast;
+    let [Some(query), Some(key), Some(value)] = ["query", "key", "value"].map(axes) else { return false };
+    let (last, row) = (query.len() - 1, query.len() - 2);
+    let alike = |a: &Axis, b: &Axis| repeats(a) == repeats(b);
+    let of_rows = |other: &[Axis]| {
+        other[..other.len().min(last)].iter().zip(query).all(|(a, b)| alike(a, b))
+            && other.get(last).is_none_or(|own| alike(own, &value[last]))
+    };
+    let scores = || query[..row].iter().chain([&query[row], &key[row]]);
+    (0..row).all(|batch| alike(&query[batch], &key[batch]) && alike(&query[batch], &value[batch]))
+        && alike(&query[last], &key[last])
+        && alike(&key[row], &value[row])
+        && ["grad_output", "output", "logsumexp"].into_iter().filter_map(axes).all(of_rows)
+        && ["bias", "mask"]
+            .into_iter()
+            .filter_map(axes)
+            .all(|added| added.iter().zip(scores()).all(|(own, score)| repeats(own) || !repeats(score)))
 }
 
 /// Operands that both directions have, and the types in which they are taken.
@@ -49,7 +80,7 @@ impl<'a> Steps<'a> {
 
     /// The product of two stacks of matrices of one type, not rounded to it.
     fn product(&mut self, x: impl Into<Src>, y: impl Into<Src>) -> Result<Operand> {
-        let dtype = super::super::args::OpArg::DType(self.work);
+        let dtype = OpArg::DType(self.work);
         call(self.b, "matmul", |args| args.value("a", x).value("b", y).with("dtype", dtype))
     }
 
@@ -168,6 +199,8 @@ pub(super) fn backward(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand
     let narrow = steps.b.cast(weights, own)?;
     let turned = steps.transposed(narrow)?;
     let grad_value = call(steps.b, "matmul", |args| args.value("a", turned).value("b", grad_output))?;
+    // Libraries write rows: a kernel writes what lies otherwise, and what does not is a view.
+    let grad_value = steps.b.set(grad_value)?;
 
     let (wide_grad, wide_output) = (steps.b.cast(grad_output, work)?, steps.b.cast(args.src("output")?, work)?);
     let terms = steps.b.binary(BinaryOp::Mul, wide_grad, wide_output)?;

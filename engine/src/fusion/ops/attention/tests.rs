@@ -401,3 +401,19 @@ fn what_steps_cannot_say_stays_one_operation() {
     assert!(!decomposes(", %p: f64", "dropout_p(%p)") && !decomposes("", "dropout_p(0.5)"));
     assert!(!decomposes(", %m: bool[1, 1, ?, ?], %c: bool", "mask(%m) is_causal(%c)"));
 }
+
+#[test]
+fn results_keep_the_kinds_of_axes() {
+    // A batch of one that repeats in some operands only: the result has the query's, and loses it.
+    for (query, key, value, steps) in [("1", "1", "1", true), ("1", "?", "?", false), ("1", "1", "?", false)] {
+        let head = format!("%q: f16[{query}, 1, ?, ?], %k: f16[{key}, 1, ?, ?], %v: f16[{value}, 1, ?, ?]");
+        let step = "%0, %1, %2, %3 = sdpfa_fwd %q, %k, %v\n%4 = squeeze %0 flags(true, false, false, false)";
+        let text = format!("fusion @f({head}) {{\n{step}\nreturn %4\n}}");
+        let fusion = crate::text::parse_one(&text).unwrap();
+        assert_eq!(decomposes(&fusion), steps, "{text}");
+        let args: Vec<Arg> = (0..3).map(|_| Arg::Tensor(counting(F16, &[1, 1, 2, 2]))).collect();
+        let parts = decompose(&fusion).unwrap().fusion;
+        let [whole, parts] = [&fusion, &parts].map(|fusion| crate::refeval::evaluate(fusion, &args).unwrap());
+        assert_eq!(whole[0].sizes(), parts[0].sizes());
+    }
+}
