@@ -51,7 +51,7 @@ impl Flags {
     pub const UNALIGNED: u16 = 64;
 
     /// The flags for 64 and for 128 bits of each operand of a host call.
-    pub(crate) const OPERANDS: [(u16, u16); 3] =
+    pub const OPERANDS: [(u16, u16); 3] =
         [(Self::WIDE_A, Self::DOUBLE_A), (Self::WIDE_B, Self::DOUBLE_B), (Self::WIDE_C, Self::DOUBLE_C)];
 
     /// Whether a flag is set.
@@ -67,6 +67,15 @@ impl Flags {
             (_, true) => File::R128,
             (true, _) => File::R64,
             _ => File::R32,
+        }
+    }
+
+    /// The flag of those for 64 and for 128 bits that says that a value is in a file, if one does.
+    pub const fn of(file: File, (wide, double): (u16, u16)) -> u16 {
+        match file {
+            File::R32 => 0,
+            File::R64 => wide,
+            File::R128 => double,
         }
     }
 

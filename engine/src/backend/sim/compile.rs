@@ -623,11 +623,7 @@ impl Compiler<'_> {
 
 /// The flag that says in which file the value of an instruction is.
 pub(super) fn file_flag(file: File) -> u16 {
-    match file {
-        File::R32 => 0,
-        File::R64 => Flags::WIDE,
-        File::R128 => Flags::DOUBLE,
-    }
+    Flags::of(file, (Flags::WIDE, Flags::DOUBLE))
 }
 
 fn scope_number(scope: Scope) -> u32 {

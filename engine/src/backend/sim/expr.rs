@@ -297,18 +297,12 @@ impl Compiler<'_> {
         let mut draft = self.draft(Opcode::Host);
         (draft.d, draft.imm) = (Field::Reg(d), function);
         draft.flags = file_flag(isel::file(dtype));
-        let flags =
-            [(Flags::WIDE_A, Flags::DOUBLE_A), (Flags::WIDE_B, Flags::DOUBLE_B), (Flags::WIDE_C, Flags::DOUBLE_C)];
         let fields = [&mut draft.a, &mut draft.b, &mut draft.c];
         // Unused operands repeat the first, so that every field is a register.
-        for (i, (field, (wide, double))) in fields.into_iter().zip(flags).enumerate() {
+        for (i, (field, flags)) in fields.into_iter().zip(Flags::OPERANDS).enumerate() {
             let (reg, from) = operands[if i < operands.len() { i } else { 0 }];
             *field = Field::Reg(reg);
-            draft.flags |= match isel::file(from) {
-                File::R32 => 0,
-                File::R64 => wide,
-                File::R128 => double,
-            };
+            draft.flags |= Flags::of(isel::file(from), flags);
         }
         self.push_into(target, draft);
         d

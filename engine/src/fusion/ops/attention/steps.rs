@@ -15,8 +15,8 @@ use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp};
 /// Whether attention stays one operation: dropout is evaluated by none, whether it is causal beside
 /// a mask is checked when that is known, and products make axes of other kinds where operands differ.
 pub(super) fn stays(fusion: &Fusion, op: &Op, call: &Call) -> bool {
-    let scalar = |name: &str| match op.inputs.get(call.operands(name).start) {
-        Some(Operand::Scalar(scalar)) if !call.operands(name).is_empty() => Some(fusion.const_scalar(*scalar)),
+    let scalar = |name: &str| match op.inputs[call.operands(name)].first() {
+        Some(Operand::Scalar(scalar)) => Some(fusion.const_scalar(*scalar)),
         _ => None,
     };
     let may_drop = scalar("dropout_p").is_some_and(|p| p.is_none_or(|p| p.as_f64() != 0.0));
@@ -26,7 +26,6 @@ pub(super) fn stays(fusion: &Fusion, op: &Op, call: &Call) -> bool {
 
 /// The axes of an operand, if it is given.
 fn axes_of<'a>(fusion: &'a Fusion, op: &Op, call: &Call, name: &str) -> Option<&'a [Axis]> {
-    call.row.position(name)?;
     match op.inputs[call.operands(name)].first()? {
         Operand::Tensor(tensor) => Some(&fusion.tensors[*tensor].axes),
         Operand::Scalar(_) => None,
@@ -117,11 +116,11 @@ impl<'a> Steps<'a> {
         let products = self.product(self.query, key)?;
         let scale = self.scale()?;
         let mut scores = self.b.binary(BinaryOp::Mul, products, scale)?;
-        if let Some(bias) = self.args.opt("bias").filter(|_| self.takes("bias")) {
+        if let Some(bias) = self.args.opt("bias") {
             let bias = self.b.cast(bias, self.work)?;
             scores = self.b.binary(BinaryOp::Add, scores, bias)?;
         }
-        if let Some(mask) = self.args.opt("mask").filter(|_| self.takes("mask")) {
+        if let Some(mask) = self.args.opt("mask") {
             scores = self.b.ternary(TernaryOp::Where, mask, scores, f64::NEG_INFINITY)?;
         }
         let Some(causal) = self.args.opt("is_causal") else { return Ok(scores) };
@@ -135,10 +134,6 @@ impl<'a> Steps<'a> {
             seen = self.b.binary(BinaryOp::LogicalOr, seen, all)?;
         }
         self.b.ternary(TernaryOp::Where, seen, scores, f64::NEG_INFINITY)
-    }
-
-    fn takes(&self, param: &str) -> bool {
-        self.args.row().position(param).is_some()
     }
 
     /// Which keys queries see that see no later ones: `j - i <= S - L`.
