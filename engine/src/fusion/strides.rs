@@ -91,12 +91,13 @@ pub struct FoundView {
 /// element of it is another, whatever the sizes.
 pub fn may_be_view(fusion: &Fusion, op: &Op) -> bool {
     let Some(&Operand::Tensor(operand)) = op.inputs.first() else { return false };
-    let keeps = match &op.kind {
-        OpKind::Set | OpKind::Broadcast { .. } | OpKind::Squeeze { .. } | OpKind::Permute { .. } => true,
+    match &op.kind {
+        OpKind::Set | OpKind::Broadcast { .. } | OpKind::Squeeze { .. } | OpKind::Permute { .. } => {
+            fusion.tensors[operand].dtype == fusion.tensors[op.output()].dtype
+        }
         OpKind::Call(call) => call.movement().place.is_some(),
         _ => false,
-    };
-    keeps && fusion.tensors[operand].dtype == fusion.tensors[op.output()].dtype
+    }
 }
 
 /// Where the result of an operation that moves nothing lies in the memory of its

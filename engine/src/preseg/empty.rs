@@ -1,15 +1,16 @@
-//! What has no element, or is made of none, is filled and not computed: a result without
+//! What has no element, or is made of none, is filled and not computed: results without
 //! elements, a reduction over nothing (its initial value), a product over nothing (0), a
-//! padded nothing (the padding).
+//! padded nothing (the padding), groups of nothing (0).
 
-use super::make::extents;
-use super::whole::{Change, Changes, Whole, call, operand};
+use super::make::{extents, tensor};
+use super::whole::{ChangeAll, Changes, Whole, call, operand};
 use crate::fusion::ops::Form;
 use crate::fusion::{Op, OpKind, Operand, Src, TensorId};
 use crate::num::{Value, eval};
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
-    whole.each(rule)
+    let ops = whole.fusion.ops.iter();
+    ops.filter_map(|(id, op)| Some((id, rule(whole, op)?))).collect()
 }
 
 /// What a result is filled with.
@@ -18,20 +19,26 @@ enum Fill {
     Operand(Operand),
 }
 
-fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
-    let output = op.output();
-    if op.kind.declares_axes() || !whole.declares(output) {
+fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<ChangeAll<'a>> {
+    if op.kind.declares_axes() || !op.outputs.iter().all(|output| whole.declares(*output)) {
         return None;
     }
-    let fill = if whole.is_empty(output) { Fill::Number(Value::Int(0)) } else { of_nothing(whole, op)? };
+    let fill = |output| {
+        let is_empty = whole.is_empty(output);
+        Some((output, if is_empty { Fill::Number(Value::Int(0)) } else { of_nothing(whole, op)? }))
+    };
+    let fills: Vec<(TensorId, Fill)> = op.outputs.iter().map(|output| fill(*output)).collect::<Option<_>>()?;
     Some(Box::new(move |r| {
-        let value = match fill {
-            Fill::Number(value) => Src::Number(value),
-            Fill::Operand(Operand::Scalar(scalar)) => r.scalar(scalar).into(),
-            Fill::Operand(Operand::Tensor(tensor)) => r.tensor(tensor)?.into(),
-        };
-        let shape = extents(r, whole, output);
-        super::make::tensor(r.builder.full(&shape, value, whole.fusion.tensors[output].dtype)?)
+        let made = fills.into_iter().map(|(output, fill)| {
+            let value = match fill {
+                Fill::Number(value) => Src::Number(value),
+                Fill::Operand(Operand::Scalar(scalar)) => r.scalar(scalar).into(),
+                Fill::Operand(Operand::Tensor(tensor)) => r.tensor(tensor)?.into(),
+            };
+            let shape = extents(r, whole, output);
+            tensor(r.builder.full(&shape, value, whole.fusion.tensors[output].dtype)?)
+        });
+        made.collect()
     }))
 }
 
@@ -43,6 +50,7 @@ fn of_nothing(whole: &Whole<'_>, op: &Op) -> Option<Fill> {
     match &op.kind {
         OpKind::Reduce { op, .. } => Some(Fill::Number(eval::reduce_identity(*op, dtype))),
         _ if is_product(Form::Matmul) || is_product(Form::Linear) => Some(Fill::Number(Value::Int(0))),
+        _ if call(op, Form::Groups).is_some() => Some(Fill::Number(Value::Int(0))),
         _ => {
             let pad = call(op, Form::Pad)?;
             let value = op.inputs[pad.operands("value")].first();

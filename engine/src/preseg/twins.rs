@@ -3,7 +3,7 @@
 //! axes are seen through but stay, since to repeat them in each kernel costs less than to share
 //! a tensor between kernels.
 
-use super::whole::{Changes, Whole};
+use super::whole::{Changes, Whole, of_one};
 use crate::fusion::{Axis, Op, OpKind, Operand, TensorId};
 use crate::util::SecondaryMap;
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
         }
         first.set(output, Some(twin));
         if costs(op) && !whole.is_returned(output) && whole.is_alike(output, twin) {
-            changes.insert(id, Box::new(move |r| r.tensor(twin)));
+            changes.insert(id, of_one(Box::new(move |r| r.tensor(twin))));
         }
     }
     changes

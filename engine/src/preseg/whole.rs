@@ -15,8 +15,15 @@ use std::collections::BTreeMap;
 
 /// Makes the result of an operation otherwise.
 pub(super) type Change<'a> = Box<dyn FnOnce(&mut Rewriter<'_>) -> Result<TensorId> + 'a>;
+/// Makes all results of an operation otherwise.
+pub(super) type ChangeAll<'a> = Box<dyn FnOnce(&mut Rewriter<'_>) -> Result<Vec<TensorId>> + 'a>;
 /// What is made otherwise.
-pub(super) type Changes<'a> = BTreeMap<OpId, Change<'a>>;
+pub(super) type Changes<'a> = BTreeMap<OpId, ChangeAll<'a>>;
+
+/// The change of an operation of one result.
+pub(super) fn of_one<'a>(change: Change<'a>) -> ChangeAll<'a> {
+    Box::new(move |r| Ok(vec![change(r)?]))
+}
 
 /// A fusion with its sizes.
 pub(super) struct Whole<'a> {
@@ -50,7 +57,7 @@ impl<'a> Whole<'a> {
     /// What a rule finds. Operations of several results are left alone.
     pub(super) fn each<'w>(&'w self, rule: impl Fn(&'w Self, &'w Op) -> Option<Change<'w>>) -> Changes<'w> {
         let single = self.fusion.ops.iter().filter(|(_, op)| op.outputs.len() == 1);
-        single.filter_map(|(id, op)| Some((id, rule(self, op)?))).collect()
+        single.filter_map(|(id, op)| Some((id, of_one(rule(self, op)?)))).collect()
     }
 
     /// The fusion with the changes made.
@@ -60,7 +67,7 @@ impl<'a> Whole<'a> {
         for (id, op) in fusion.ops.iter() {
             let results = match changes.remove(&id) {
                 None => rewriter.write_again(op)?,
-                Some(change) => vec![change(&mut rewriter)?],
+                Some(change) => change(&mut rewriter)?,
             };
             rewriter.replace(op, &results)?;
         }

@@ -592,7 +592,8 @@ impl<'a> SegmentCompiler<'a> {
             return Ok(None);
         }
         let output = fusion.ops[op].output();
-        let meta = TensorMeta { dtype: operand.dtype, sizes: bindings.sizes(fusion, output), strides: place.strides };
+        let dtype = fusion.tensors[output].dtype;
+        let meta = TensorMeta { dtype, sizes: bindings.sizes(fusion, output), strides: place.strides };
         let meta = self.assumed_layout(meta);
         // Scalars may have other values in the next call, and then it starts elsewhere.
         let is_fixed = |operand: &Operand| match *operand {

@@ -4,7 +4,7 @@
 use super::args::Args;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
 use super::draft::CallDraft;
-use super::movement::Movement;
+use super::movement::{Movement, ViewPlace};
 use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, req};
 use crate::array::View;
 use crate::diag::{Diagnostic, Result, code};
@@ -16,7 +16,13 @@ pub(super) const ROWS: &[OpRow] = &[OpRow::primitive(
     "bitcast",
     &[req("x", OpParamKind::Tensor), req("to", OpParamKind::BareDType)],
     bitcast,
-    Primitive { meta, layout: ResultLayout::Custom(layout), eval, decompose: None, movement: Movement::SAME },
+    Primitive {
+        meta,
+        layout: ResultLayout::Custom(layout),
+        eval,
+        decompose: None,
+        movement: Movement::SAME.in_memory(place),
+    },
     "The bits of x read as a data type of the same width.",
     "PyTorch view(dtype)",
 )];
@@ -42,6 +48,13 @@ fn meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
 
 fn layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
     Ok(vec![cx.tensor("x")?.1.to_vec()])
+}
+
+/// What is computed of the bits reads them in the operand's memory. Few patterns are truth values, so these are made.
+fn place(cx: &LayoutCx<'_>) -> Result<Option<ViewPlace>> {
+    let is_read = cx.call.dtype("to") != Some(DType::Bool);
+    let strides = cx.tensor("x")?.1.to_vec();
+    Ok(is_read.then_some(ViewPlace { strides, offset: 0 }))
 }
 
 /// Elements are read anew where they lie, so strides and repeats stay.

@@ -3,7 +3,7 @@
 
 use crate::diag::Result;
 use crate::fusion::concretize::{concretize, facts};
-use crate::fusion::{AxisKind, Fusion, Tensor, bind, layouts, placements};
+use crate::fusion::{AxisKind, Fusion, Tensor, bind, decompose, decomposes, layouts, placements};
 use crate::num::{DType, Value};
 use crate::refeval::evaluate;
 use crate::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
@@ -49,6 +49,27 @@ pub(super) fn results(statement: &str, inputs: &[HostTensor]) -> Vec<HostTensor>
         assert!(a.meta == b.meta && a.bits_equal(&b), "{statement}: symbolic and constant extents differ");
     }
     outputs
+}
+
+/// Holds a statement against the simpler operations that it is made of: equal bit for bit.
+pub(super) fn check_steps(statement: &str, inputs: &[HostTensor]) {
+    let args: Vec<Arg> = inputs.iter().cloned().map(Arg::Tensor).collect();
+    for constant in [false, true] {
+        let text = text(statement, inputs, constant);
+        let fusion = fusion(&text).unwrap_or_else(|error| panic!("{text}{error}"));
+        let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
+        let bindings = bind(&fusion, &metas).unwrap_or_else(|error| panic!("{text}{error}"));
+        let whole = concretize(&fusion, &facts(&fusion, &bindings)).expect("sizes are known").fusion;
+        let steps = decompose(&whole).unwrap_or_else(|error| panic!("{text}{error}")).fusion;
+        assert!(decomposes(&fusion) && !decomposes(&steps), "{}", print(&steps));
+        let [whole, parts] = [&whole, &steps]
+            .map(|fusion| evaluate(fusion, &args).unwrap_or_else(|error| panic!("{}{error}", print(fusion))));
+        for (whole, parts) in whole.iter().zip(&parts) {
+            assert_eq!((whole.dtype(), whole.sizes()), (parts.dtype(), parts.sizes()), "{text}");
+            let [expected, found] = [whole, parts].map(HostTensor::to_f64);
+            assert!(whole.bits_equal(parts), "{text}{inputs:?}: {expected:?}, {found:?}");
+        }
+    }
 }
 
 /// The result of a statement that has one.

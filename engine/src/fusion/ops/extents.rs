@@ -6,7 +6,7 @@ use super::table;
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::meta::{ExtentValue, SizeMath};
 use crate::fusion::scalars::{extent, scalar};
-use crate::fusion::{FusionBuilder, Operand, Src, TensorId};
+use crate::fusion::{AxisKind, FusionBuilder, Operand, Src, TensorId};
 use crate::num::{BinaryOp, DType};
 
 /// An operand that is an integer scalar, as `i64`.
@@ -92,4 +92,20 @@ pub(super) fn call(b: &mut FusionBuilder, name: &str, fill: impl FnOnce(Args) ->
 /// A list of values for a parameter.
 pub(super) fn values(list: Vec<Src>) -> OpArg {
     OpArg::Values(list)
+}
+
+/// `x` in another shape.
+pub(super) fn reshape(b: &mut FusionBuilder, x: impl Into<Src>, shape: Vec<Src>) -> Result<Operand> {
+    call(b, "reshape", |args| args.value("x", x).with("shape", values(shape)))
+}
+
+/// The first axes of a tensor are of the kinds that those of `x` are: extents alone leave it open.
+pub(super) fn decide_alike(b: &mut FusionBuilder, tensor: Operand, x: TensorId, axes: usize) {
+    let Operand::Tensor(tensor) = tensor else { return };
+    for axis in 0..axes {
+        let kind = b.axes(x)[axis].kind;
+        if kind != AxisKind::Symbolic {
+            b.decide(tensor, axis, kind);
+        }
+    }
 }

@@ -23,6 +23,7 @@ use crate::num::{BinaryOp, DType};
 
 mod evaluate;
 mod scales;
+mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -78,13 +79,14 @@ pub(super) const ROWS: &[OpRow] = &[
             GAMMA,
         ],
         build_scaled,
-        Primitive { meta: scaled_meta, layout: ResultLayout::Dense, eval: evaluate::scaled, decompose: None, movement: Movement::LIBRARY },
+        Primitive { meta: scaled_meta, layout: ResultLayout::Dense, eval: evaluate::scaled, decompose: Some(steps::scaled), movement: Movement::LIBRARY },
         "alpha * (mat1 * scale1) (mat2 * scale2) + beta * bias: one scale for all, one for each row of mat1 and each \
          column of mat2, or swizzled scales of blocks along k, of 16 (f8e4m3fn) or 32 (f8e8m0fnu).",
         "N§2, PyTorch _scaled_mm",
     )
     .py(PyForm { optional_results: true, ..PyForm::SAME })
-    .tensor_cores(),
+    .tensor_cores()
+    .stays_if(steps::scaled_stays),
     OpRow::primitive(
         "cutlass_nvfp4_grouped_mm",
         &[

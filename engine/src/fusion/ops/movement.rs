@@ -69,6 +69,8 @@ pub enum Form {
     Matmul,
     /// Sums over the last axis of both operands.
     Linear,
+    /// Groups of rows of the first operand, each from a row of its own on; what is between is 0.
+    Groups,
 }
 
 /// Which elements of its operands a primitive looks at.
@@ -144,6 +146,10 @@ impl Movement {
     /// The same, whose result lies in its operand's memory where the rule says so.
     pub(super) const fn placed(self, rule: ViewRule) -> Self {
         Self { view: true, place: Some(rule), ..self }
+    }
+    /// The same, whose result lies in its operand's memory where the rule says so, though nvFuser makes no view of it.
+    pub(super) const fn in_memory(self, rule: ViewRule) -> Self {
+        Self { place: Some(rule), ..self }
     }
     /// The same, but of one operand only what the results have is read.
     pub(super) const fn picks(self, param: &'static str) -> Self {

@@ -16,7 +16,7 @@ use super::args::Args;
 use super::cx::MetaCx;
 use super::draft::CallDraft;
 use super::matmul::need_axes;
-use super::movement::Movement;
+use super::movement::{Form, Movement};
 use super::row::{OpParam, OpParamKind, OpRow, Primitive, ResultLayout, dtype, flag, int, opt, req};
 use super::swizzle;
 use crate::diag::{Diagnostic, Result, code};
@@ -51,7 +51,7 @@ pub(super) const ROWS: &[OpRow] = &[
         "nv_grouped_block_quantize",
         &[INPUT, INPUT_OFFSETS, OUTPUT_OFFSETS, GLOBAL_SCALE, BLOCK_SIZE, DTYPE],
         as_given,
-        Primitive { meta: grouped_meta, layout: ResultLayout::Dense, eval: evaluate::grouped, decompose: None, movement: Movement::NEW },
+        Primitive { meta: grouped_meta, layout: ResultLayout::Dense, eval: evaluate::grouped, decompose: Some(steps::grouped), movement: Movement::NEW.form(Form::Groups) },
         "nv_block_quantize to f4e2m1fn of the rows of groups; the scales are placed as by \
          preprocess_grouped_matmul_input_sf.",
         "N§2",
@@ -61,7 +61,7 @@ pub(super) const ROWS: &[OpRow] = &[
         "preprocess_grouped_matmul_input_sf",
         &[INPUT, INPUT_OFFSETS, OUTPUT_OFFSETS],
         as_given,
-        Primitive { meta: layout_meta, layout: ResultLayout::Dense, eval: evaluate::layout, decompose: None, movement: Movement::NEW },
+        Primitive { meta: layout_meta, layout: ResultLayout::Dense, eval: evaluate::layout, decompose: Some(steps::layout), movement: Movement::NEW.form(Form::Groups) },
         "The rows of each group from input_offsets on, swizzled in tiles of 128 by 4 from the row output_offsets of the \
          result on, which has 127 more rows for each group and whole tiles of columns; what is between is 0.",
         "N§2",

@@ -6,6 +6,10 @@
 pub(super) const ROWS: usize = 128;
 /// Columns of a tile.
 pub(super) const COLUMNS: usize = 4;
+/// Rows between those that lie beside each other.
+const QUARTER: usize = 32;
+
+pub(super) mod steps;
 
 /// Where the scale of a row and a column is, in a matrix of `columns` padded columns:
 /// `(r / 128) * 128 * columns + (c / 4) * 512 + (r % 32) * 16 + (r % 128 / 32) * 4 + c % 4`.

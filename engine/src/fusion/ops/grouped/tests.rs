@@ -1,4 +1,4 @@
-use crate::fusion::ops::checks::{check_refused, check_unevaluated, check_value, counting, dense, result};
+use crate::fusion::ops::checks::{check_refused, check_steps, check_unevaluated, check_value, counting, dense, result};
 use crate::num::DType::{self, *};
 use crate::num::Value;
 use crate::tensor::HostTensor;
@@ -149,7 +149,9 @@ fn swizzled_scales_of_blocks() {
         let b = matrix(dtype, &[n, k], small).permuted(&[1, 0]).unwrap();
         let (left, right) = (swizzled(scales, m, k / block, power), swizzled(scales, n, k / block, power));
         let alpha = dense(F32, &[], &[0.5]);
-        let output = result("%0 = scaled_mm %a, %b, %c, %d alpha(%e) dtype(f32)", &[a, b, left, right, alpha]);
+        let inputs = [a, b, left, right, alpha];
+        let output = result("%0 = scaled_mm %a, %b, %c, %d alpha(%e) dtype(f32)", &inputs);
+        check_steps("%0 = scaled_mm %a, %b, %c, %d alpha(%e) dtype(f32)", &inputs);
         let expected = HostTensor::from_fn(F32, &[m, n], |at| {
             let (i, j) = (at[0], at[1]);
             let term = |k: i64| small(i, k) * power(i, k / block) * small(j, k) * power(j, k / block);
@@ -267,4 +269,45 @@ fn refusals_of_scales() {
         [f8(&[2, 32]), f8(&[32, 4]), counting(I32, &[]), f32(&[])],
         "E0202: scaled_mm: `scale1` is i32, it must be floating point",
     );
+}
+
+/// Of small numbers, whose sums are exact in any order.
+#[test]
+fn steps_of_scaled_products() {
+    crate::property::property(|u| {
+        let dtype = *u.choose(&[F64, F32, F16, BF16, F8E4M3FN, F8E5M2, F4E2M1FN])?;
+        let result = *u.choose(&[F64, F32, BF16, F8E4M3FN])?;
+        let mut size = |most| u.int_in_range(0..=most);
+        let (m, n, k) = (size(4)?, size(4)?, 32 * (1 + size(2)?));
+        let mut inputs = vec![matrix(dtype, &[m, k], small), matrix(dtype, &[n, k], small).permuted(&[1, 0]).unwrap()];
+        for (rows, is_left) in [(m, true), (n, false)] {
+            let factor = |at: i64| [1.0, 2.0, 0.5, 4.0][(at % 4) as usize];
+            let list = || (0..rows).map(factor).collect::<Vec<_>>();
+            inputs.push(match u.int_in_range(0..=4u8)? {
+                0 => dense(F32, &[], &[2.0]),
+                1 => dense(BF16, &[1], &[0.5]),
+                2 => dense(F32, &if is_left { [rows, 1] } else { [1, rows] }, &list()),
+                3 => swizzled(F8E4M3FN, rows, k / 16, power),
+                _ => swizzled(F8E8M0FNU, rows, k / 32, power),
+            });
+        }
+        let mut statement = "%0 = scaled_mm %a, %b, %c, %d".to_string();
+        let mut add = |name: &str, tensor: HostTensor| {
+            let place = char::from(b'a' + inputs.len() as u8);
+            inputs.push(tensor);
+            statement += &format!(" {name}(%{place})");
+        };
+        if u.arbitrary()? {
+            add("alpha", dense(F32, &[1][..u.int_in_range(0..=1)?], &[0.5]));
+        }
+        if u.arbitrary()? {
+            let sizes = [vec![m, n], vec![n], vec![1, n], vec![m, 1], vec![]];
+            add("bias", counting(BF16, u.choose(&sizes)?));
+            if u.arbitrary()? {
+                add("beta", dense(F32, &[], &[2.0]));
+            }
+        }
+        check_steps(&format!("{statement} dtype({result})"), &inputs);
+        Ok(())
+    });
 }

@@ -1,21 +1,37 @@
-//! Quantised blocks and swizzled scales in simpler operations: a largest magnitude of each
+//! Quantised blocks in simpler operations: a largest magnitude of each
 //! block, its scale, and the block over the scale. Value by value that is what
 //! [`super::evaluate`] computes, with what it says of NaN, infinities and zeros.
 
 use super::super::args::Args;
-use super::super::extents::{binary, call, constant, extents, operand, operands, values};
-use super::super::swizzle;
+use super::super::extents::{binary, constant, decide_alike, extents, operands, reshape};
+use super::super::swizzle::steps::{in_groups, swizzled};
 use super::evaluate::{E2M1_MAX, E4M3_MAX};
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::{AxisKind, FusionBuilder, Operand, Src, TensorId};
-use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value};
+use crate::fusion::{FusionBuilder, Operand, Src, TensorId};
+use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp};
 
 /// The greatest and the least power of two of an `f8e8m0fnu`.
 const POWERS: [f64; 2] = [1.7014118346046923e38, 5.877471754111438e-39];
 
 pub(super) fn block(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
-    let name = args.row().name;
-    let x = b.tensor_operand(name, args.src("x")?)?;
+    let [quantised, scale] = quantised(b, args)?;
+    let scale = if args.flag("swizzle_block_scales") { swizzled(b, args.row().name, scale)? } else { scale };
+    Ok(vec![quantised, scale])
+}
+
+pub(super) fn grouped(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let [quantised, scale] = quantised(b, args)?;
+    Ok(vec![quantised, in_groups(b, args, scale)?])
+}
+
+pub(super) fn layout(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let x = b.tensor_operand(args.row().name, args.src("x")?)?;
+    Ok(vec![in_groups(b, args, Operand::Tensor(x))?])
+}
+
+/// The quantised elements of `x`, and the scales of its blocks.
+fn quantised(b: &mut FusionBuilder, args: &Args) -> Result<[Operand; 2]> {
+    let x = b.tensor_operand(args.row().name, args.src("x")?)?;
     let result = args.dtype("dtype").unwrap_or(DType::F4E2M1FN);
     let size = if result == DType::F8E4M3FN { 32 } else { 16 };
     let blocks = in_blocks(b, x, size)?;
@@ -36,8 +52,7 @@ pub(super) fn block(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> 
     let shape = operands(&extents(b, x));
     let quantised = reshape(b, narrow, shape)?;
     decide_alike(b, quantised, x, rank);
-    let scale = if args.flag("swizzle_block_scales") { swizzled(b, name, scale)? } else { scale };
-    Ok(vec![quantised, scale])
+    Ok([quantised, scale])
 }
 
 /// `x` in `f32`, the last axis in blocks.
@@ -48,24 +63,9 @@ fn in_blocks(b: &mut FusionBuilder, x: TensorId, size: i64) -> Result<Operand> {
         *last = binary(b, BinaryOp::Div, *last, block);
     }
     shape.push(block);
-    let blocks = reshape(b, Operand::Tensor(x), operands(&shape))?;
+    let blocks = reshape(b, x, operands(&shape))?;
     decide_alike(b, blocks, x, shape.len() - 2);
     b.cast(blocks, DType::F32)
-}
-
-/// The first axes of a tensor are of the kinds that those of `x` are: extents alone leave it open.
-fn decide_alike(b: &mut FusionBuilder, tensor: Operand, x: TensorId, axes: usize) {
-    let Operand::Tensor(tensor) = tensor else { return };
-    for axis in 0..axes {
-        let kind = b.axes(x)[axis].kind;
-        if kind != AxisKind::Symbolic {
-            b.decide(tensor, axis, kind);
-        }
-    }
-}
-
-fn reshape(b: &mut FusionBuilder, x: Operand, shape: Vec<Src>) -> Result<Operand> {
-    call(b, "reshape", |args| args.value("x", x).with("shape", values(shape)))
 }
 
 /// `where(x < bound, x, bound)`: the bound for NaN too.
@@ -130,30 +130,4 @@ fn e8m0_scale(b: &mut FusionBuilder, blocks: Operand) -> Result<(Operand, Operan
     let is_least = b.binary(BinaryOp::Le, power, least)?;
     let factor = b.ternary(TernaryOp::Where, is_least, 1.0, inverse)?;
     Ok((b.cast(power, DType::F8E8M0FNU)?, factor))
-}
-
-/// Scales in tiles of 128 rows and 4 columns, `[r, q, p, c, e]` as `[r, c, p, q, e]`.
-fn swizzled(b: &mut FusionBuilder, name: &str, scales: Operand) -> Result<Operand> {
-    let scales = b.tensor_operand(name, scales.into())?;
-    let sizes = extents(b, scales);
-    let steps = [swizzle::ROWS, swizzle::COLUMNS].map(|step| constant(b, step as i64));
-    let zero = constant(b, 0);
-    let (mut tiles, mut widths) = (Vec::new(), Vec::new());
-    for (&size, &step) in sizes.iter().zip(&steps) {
-        let count = binary(b, BinaryOp::CeilDiv, size, step);
-        let whole = binary(b, BinaryOp::Mul, count, step);
-        tiles.push((count, whole));
-        // Innermost first.
-        widths.splice(0..0, [zero, binary(b, BinaryOp::Sub, whole, size)]);
-    }
-    let nothing = b.constant(Value::Int(0), b.dtype(Operand::Tensor(scales)))?;
-    let widths = values(operands(&widths));
-    let padded = call(b, "pad", |args| args.value("x", scales).with("widths", widths).value("value", nothing))?;
-    let [(rows, all_rows), (columns, all_columns)] = tiles[..] else {
-        return Err(Diagnostic::bug(format!("{name}: scales are swizzled of matrices")));
-    };
-    let shape = [operand(rows), 4.into(), 32.into(), operand(columns), 4.into()];
-    let split = reshape(b, padded, shape.to_vec())?;
-    let moved = b.permute(split, &[0, 3, 2, 1, 4])?;
-    reshape(b, moved, vec![operand(all_rows), operand(all_columns)])
 }

@@ -1,10 +1,7 @@
-use crate::fusion::ops::checks::{check_refused, check_unevaluated, counting, dense, results, strided};
-use crate::fusion::{decompose, decomposes};
+use crate::fusion::ops::checks::{check_refused, check_steps, check_unevaluated, counting, dense, results, strided};
 use crate::num::DType::{self, *};
 use crate::num::Value;
-use crate::refeval::evaluate;
-use crate::tensor::{Arg, HostTensor};
-use crate::text::parse_one;
+use crate::tensor::HostTensor;
 
 const BLOCK: &str = "%0, %1 = nv_block_quantize";
 
@@ -231,17 +228,17 @@ fn steps_compute_what_the_operation_does() {
     crate::property::property(|u| {
         let dtype = *u.choose(&[F32, BF16, F16])?;
         let (rows, blocks) = (u.int_in_range(1..=3i64)?, u.int_in_range(1..=3i64)?);
-        let (statement, size, axes) = *u.choose(&[
-            ("nv_block_quantize %x", 16, "?, ?"),
-            ("nv_block_quantize %x", 16, "?"),
-            ("nv_block_quantize %x global_scale(%g)", 16, "?, ?, ?"),
-            ("nv_block_quantize %x global_scale(%g) swizzle_block_scales", 16, "?, ?"),
-            ("nv_block_quantize %x swizzle_block_scales", 16, "?, ?"),
-            ("nv_block_quantize %x block_size(32) dtype(f8e4m3fn)", 32, "?, ?"),
+        let (more, size, axes) = *u.choose(&[
+            ("", 16, 2),
+            ("", 16, 1),
+            ("global_scale(%b)", 16, 3),
+            ("global_scale(%b) swizzle_block_scales", 16, 2),
+            ("swizzle_block_scales", 16, 2),
+            ("block_size(32) dtype(f8e4m3fn)", 32, 2),
         ])?;
         let sizes = match axes {
-            "?" => vec![blocks * size],
-            "?, ?" => vec![rows, blocks * size],
+            1 => vec![blocks * size],
+            2 => vec![rows, blocks * size],
             _ => vec![rows, 1, blocks * size],
         };
         // Blocks of one special value, of some, and of none.
@@ -254,22 +251,43 @@ fn steps_compute_what_the_operation_does() {
         }
         let x = dense(dtype, &sizes, &drawn);
         let global = dense(F32, &[], &[*u.choose(&[1.0, 37.5, 0.0, -2.0, 1e-40, f64::INFINITY, f64::NAN])?]);
-        let mut args: Vec<Arg> = vec![Arg::Tensor(x)];
-        let mut inputs = format!("%x: {dtype}[{axes}]");
-        if statement.contains("%g") {
-            inputs += ", %g: f32[]";
-            args.push(Arg::Tensor(global));
+        let inputs = if more.contains("%b") { vec![x, global] } else { vec![x] };
+        check_steps(&format!("{BLOCK} %a {more}"), &inputs);
+        Ok(())
+    });
+}
+
+#[test]
+fn steps_put_groups_where_the_operation_does() {
+    crate::property::property(|u| {
+        let dtype = *u.choose(&[F32, F8E4M3FN, F8E8M0FNU, I64])?;
+        let (mut rows, mut target) = (0, u.int_in_range(0..=1)? * 5);
+        let (mut starts, mut targets) = (Vec::new(), Vec::new());
+        for _ in 0..u.int_in_range(1..=4)? {
+            let count = *u.choose(&[0, 1, 31, 33, 128, 130])?;
+            starts.push(rows);
+            targets.push(target);
+            rows += count;
+            target += (count + 127) / 128 * 128;
         }
-        let fusion = parse_one(&format!("fusion @f({inputs}) {{\n  %q, %s = {statement}\n  return %q, %s\n}}\n"));
-        let fusion = fusion.unwrap();
-        let steps = decompose(&fusion).unwrap().fusion;
-        assert!(!decomposes(&steps) && decomposes(&fusion));
-        let [whole, parts] = [&fusion, &steps].map(|fusion| evaluate(fusion, &args).unwrap());
-        for (whole, parts) in whole.iter().zip(&parts) {
-            assert_eq!((whole.dtype(), whole.sizes()), (parts.dtype(), parts.sizes()));
-            let [expected, found] = [whole, parts].map(HostTensor::to_f64);
-            assert!(whole.bits_equal(parts), "{statement} of {drawn:?}: {expected:?}, {found:?}");
+        // Offsets may lie between tiles.
+        let more = starts.len() as i64 * 127 - (target - rows);
+        if more < 0 {
+            return Ok(());
         }
+        let gap = u.int_in_range(0..=more)?;
+        targets.iter_mut().for_each(|target| *target += gap);
+        let width = u.int_in_range(0..=9i64)?;
+        if rows == 0 && width > 0 {
+            // Such a result is filled before.
+            return Ok(());
+        }
+        let offsets = [starts, targets].map(|list| HostTensor::from_i64(I32, &[list.len() as i64], &list).unwrap());
+        let [starts, targets] = offsets;
+        let x = strided(u, dtype, &[rows, width])?;
+        check_steps("%0 = preprocess_grouped_matmul_input_sf %a, %b, %c", &[x, starts.clone(), targets.clone()]);
+        let x = strided(u, BF16, &[rows, width * 16])?;
+        check_steps("%0, %1 = nv_grouped_block_quantize %a, %b, %c", &[x, starts, targets]);
         Ok(())
     });
 }
