@@ -26,6 +26,7 @@ pub mod refeval;
 pub mod runtime;
 pub mod schedule;
 pub mod segment;
+pub mod template;
 pub mod tensor;
 pub mod text;
 pub mod util;

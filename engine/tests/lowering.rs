@@ -539,3 +539,30 @@ fn exponentials_are_as_exact_as_their_results_need() {
         check_args(fusion, &args);
     }
 }
+
+#[test]
+fn scans_along_any_axis() {
+    crate::property::property(|u| {
+        let rank = u.int_in_range(1..=4usize)?;
+        let mut sizes: Vec<i64> =
+            (0..rank).map(|_| u.int_in_range(1..=4)).collect::<arbtest::arbitrary::Result<_>>()?;
+        let axis = u.int_in_range(0..=rank - 1)?;
+        sizes[axis] = *u.choose(&[1, 2, 31, 33, 64, 257, 1000, 4500])?;
+        let name = *u.choose(&["cumsum", "cumprod", "cummin", "cummax"])?;
+        let dtype = *u.choose(&[DType::F64, DType::F32, DType::BF16, DType::I32, DType::U8, DType::Bool])?;
+        let dims = vec!["?"; rank].join(", ");
+        let text = format!("fusion @f(%x: {dtype}[{dims}]) {{\n  %y = {name} %x dim({axis})\n  return %y\n}}\n");
+        let fusion = engine::text::parse_one(&text).unwrap();
+        let mut draw = Draw::new(u.arbitrary()?);
+        // Products of them stay near 1.
+        let value = |_: &[i64]| match dtype {
+            DType::I32 | DType::U8 => engine::num::Value::Int(draw.below(5) as i64),
+            DType::Bool => engine::num::Value::Bool(draw.once_in(2)),
+            _ => engine::num::Value::Float(1.0 + (draw.below(512) as f64 - 256.0) / 65536.0),
+        };
+        let x = HostTensor::from_fn(dtype, &sizes, value).unwrap();
+        check_args(&fusion, &[Arg::Tensor(x)]);
+        Ok(())
+    })
+    .cases(60);
+}

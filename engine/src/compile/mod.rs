@@ -9,6 +9,8 @@
 //! * [`choose_kernel`] looks at sizes, strides and alignments, and says which kernel is wanted:
 //!   a [`KernelChoice`], after which nothing asks for sizes any more; a schedule that the caller
 //!   wrote takes the heuristic's place there;
+//! * a fusion of one operation that no loop nest expresses has a kernel that is written
+//!   ([`Template`](crate::template::Template)) instead of being scheduled: its [`Maker`] says which;
 //! * [`build_kernel`] schedules and lowers it, refuses what a device has no room for, and verifies;
 //! * [`plan`] keeps the kernel with every stage's text;
 //! * [`bind_launch`] finds a kernel's numbers for one call.
@@ -28,4 +30,4 @@ pub use pipeline::{
     BoundFusion, CompiledFusion, KernelChoice, build_kernel, choose_kernel, compile_fusion, scheduled_by,
 };
 pub use plan::{FreshPlans, Plan, PlanSource, check_text, plan};
-pub use prepare::{FormKey, KernelForm, output_metas, result_metas};
+pub use prepare::{FormKey, KernelForm, Maker, output_metas, result_metas};

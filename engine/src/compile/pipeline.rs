@@ -1,13 +1,15 @@
 //! Schedule, lower, verify.
 
 use super::manual;
-use crate::diag::Result;
+use super::prepare::Maker;
+use crate::diag::{Diagnostic, Result};
 use crate::fusion::{self, Bindings, Fusion};
 use crate::kernel::{self, Kernel};
 use crate::lower::{lower, lower_sharing};
 use crate::options::{CompileCx, Phase};
 use crate::schedule::heuristic::{Decision, Planned, Sizes, Unscheduled, decide, schedule};
-use crate::schedule::{ArgClass, Author, check_schedule, check_text, working_copy};
+use crate::schedule::{ArgClass, Author, check_schedule, check_text};
+use crate::template::{Shape, Template};
 use crate::tensor::ArgMeta;
 
 /// A fusion, and the arguments for which a kernel is wanted.
@@ -51,13 +53,22 @@ enum ScheduledBy {
     Heuristic(Decision),
     /// The caller, in words.
     Text(String),
+    /// Nobody: the kernel is written.
+    Template(Shape),
 }
 
-/// Chooses the kernel of a fusion for its arguments; `unscheduled` is the fusion.
-pub fn choose_kernel(cx: &CompileCx<'_>, unscheduled: &Unscheduled, bound: &BoundFusion<'_>) -> Result<KernelChoice> {
+/// Chooses the kernel of a fusion for its arguments; `maker` is that of the fusion.
+pub fn choose_kernel(cx: &CompileCx<'_>, maker: &Maker, bound: &BoundFusion<'_>) -> Result<KernelChoice> {
     let &BoundFusion { fusion, bindings, args, alignments } = bound;
     let sizes = Sizes::new(fusion, bindings);
     let mut class = ArgClass::new(fusion, args, alignments, sizes.elements(), cx.options);
+    let unscheduled = match maker {
+        Maker::Scheduled(unscheduled) => unscheduled,
+        Maker::Written(template) => {
+            let scheduled_by = ScheduledBy::Template(template.shape(bindings, &class)?);
+            return Ok(KernelChoice { class, scheduled_by });
+        }
+    };
     let scheduled_by = match &cx.options.schedule {
         Some(text) => {
             let fits = || manual::check(unscheduled, text, args, &sizes);
@@ -72,19 +83,43 @@ pub fn choose_kernel(cx: &CompileCx<'_>, unscheduled: &Unscheduled, bound: &Boun
     Ok(KernelChoice { class, scheduled_by })
 }
 
-/// Schedules and lowers a fusion as was chosen.
-pub fn build_kernel(cx: &CompileCx<'_>, unscheduled: &Unscheduled, choice: &KernelChoice) -> Result<CompiledFusion> {
-    let planned = cx.span(Phase::Schedule, "apply", 0, || match &choice.scheduled_by {
+/// Makes the kernel of a fusion as was chosen.
+pub fn build_kernel(cx: &CompileCx<'_>, maker: &Maker, choice: &KernelChoice) -> Result<CompiledFusion> {
+    let compiled = match (maker, &choice.scheduled_by) {
+        (Maker::Written(template), ScheduledBy::Template(shape)) => {
+            let written = || template.kernel(*shape, &choice.class);
+            CompiledFusion {
+                scheduler: Template::NAME,
+                params_text: shape.to_string(),
+                schedule_text: String::new(),
+                kernel: cx.span(Phase::Lower, Template::NAME, 0, written)?,
+            }
+        }
+        (Maker::Scheduled(unscheduled), by) => scheduled_kernel(cx, unscheduled, by, &choice.class)?,
+        (Maker::Written(_), _) => return Err(Diagnostic::bug("a kernel that is written is scheduled by nobody")),
+    };
+    kernel::check_limits(&compiled.kernel, cx.device)?;
+    cx.span(Phase::Lower, "verify", 0, || kernel::verify(&compiled.kernel))?;
+    Ok(compiled)
+}
+
+/// Schedules and lowers a fusion.
+fn scheduled_kernel(
+    cx: &CompileCx<'_>,
+    unscheduled: &Unscheduled,
+    by: &ScheduledBy,
+    class: &ArgClass,
+) -> Result<CompiledFusion> {
+    let planned = cx.span(Phase::Schedule, "apply", 0, || match by {
         ScheduledBy::Heuristic(decision) => schedule(unscheduled, decision),
         ScheduledBy::Text(text) => manual::schedule(unscheduled, text),
+        ScheduledBy::Template(_) => Err(Diagnostic::bug("a kernel of a template is asked of a schedule")),
     })?;
     if cx.options.self_check {
         check_text(&unscheduled.scheduled, &planned.scheduled)?;
         check_schedule(&planned.scheduled)?;
     }
-    let kernel = cx.span(Phase::Lower, planned.scheduler, 0, || lower_in_room(cx, &planned, &choice.class))?;
-    kernel::check_limits(&kernel, cx.device)?;
-    cx.span(Phase::Lower, "verify", 0, || kernel::verify(&kernel))?;
+    let kernel = cx.span(Phase::Lower, planned.scheduler, 0, || lower_in_room(cx, &planned, class))?;
     Ok(CompiledFusion {
         scheduler: planned.scheduler,
         params_text: planned.params_text,
@@ -125,7 +160,7 @@ pub fn compile_fusion(
     alignments: &[u32],
 ) -> Result<CompiledFusion> {
     let bindings = fusion::bind(fusion, args)?;
-    let unscheduled = Unscheduled::new(working_copy(fusion, scheduled_by(cx))?)?;
+    let maker = Maker::new(fusion, scheduled_by(cx))?;
     let bound = BoundFusion { fusion, bindings: &bindings, args, alignments };
-    build_kernel(cx, &unscheduled, &choose_kernel(cx, &unscheduled, &bound)?)
+    build_kernel(cx, &maker, &choose_kernel(cx, &maker, &bound)?)
 }

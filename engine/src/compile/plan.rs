@@ -5,6 +5,7 @@ use crate::diag::{Diagnostic, Result};
 use crate::fusion::{self, Fusion};
 use crate::kernel::{self, Kernel};
 use crate::options::CompileCx;
+use crate::template::Template;
 use crate::text;
 use crate::util::Hash128;
 use std::sync::Arc;
@@ -30,6 +31,10 @@ impl Plan {
     /// The name of the heuristic that took it.
     pub fn scheduler(&self) -> &'static str {
         self.scheduler
+    }
+    /// Whether the kernel is written whole, and follows no schedule.
+    pub fn is_written(&self) -> bool {
+        self.scheduler == Template::NAME
     }
     /// The heuristic's parameters as text.
     pub fn params_text(&self) -> &str {
@@ -80,7 +85,7 @@ impl PlanSource for FreshPlans<'_> {
 
 /// Compiles a kernel that was chosen, or says why that cannot be.
 pub fn plan(cx: &CompileCx<'_>, form: &KernelForm, choice: &KernelChoice) -> Result<Plan> {
-    let compiled = build_kernel(cx, &form.unscheduled, choice)?;
+    let compiled = build_kernel(cx, &form.maker, choice)?;
     let kernel_text = kernel::print(&compiled.kernel);
     if cx.options.self_check {
         kernel::check_text(&compiled.kernel, &kernel_text)?;

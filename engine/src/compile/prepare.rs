@@ -10,6 +10,7 @@ use crate::diag::Result;
 use crate::fusion::{self, Bindings, Fusion, concretize};
 use crate::schedule::heuristic::Unscheduled;
 use crate::schedule::{Author, working_copy};
+use crate::template::Template;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::Hash128;
 
@@ -24,12 +25,39 @@ pub struct FormKey {
 /// A fusion as kernels are made of it: axes are decided, and outputs lie row-major.
 #[derive(Debug)]
 pub struct KernelForm {
-    /// Before any scheduling.
-    pub unscheduled: Unscheduled,
+    /// What makes its kernels.
+    pub maker: Maker,
     /// The hash of the fusion, names included.
     pub content: Hash128,
     /// Whether it is the fusion that it was made of, so that sizes of that are its own.
     pub is_same: bool,
+}
+
+/// Where the kernels of a fusion come from.
+#[derive(Debug)]
+pub enum Maker {
+    /// Schedules of it, as it is before any.
+    Scheduled(Box<Unscheduled>),
+    /// They are written whole.
+    Written(Template),
+}
+
+impl Maker {
+    /// For a fusion whose axes are decided; refused where schedules do not know an operation or a type.
+    pub fn new(fusion: &Fusion, by: Author) -> Result<Self> {
+        match Template::of(fusion) {
+            Some(template) if by == Author::Heuristic => Ok(Self::Written(template)),
+            _ => Ok(Self::Scheduled(Box::new(Unscheduled::new(working_copy(fusion, by)?)?))),
+        }
+    }
+
+    /// The fusion.
+    pub fn fusion(&self) -> &Fusion {
+        match self {
+            Self::Scheduled(unscheduled) => &unscheduled.scheduled.fusion,
+            Self::Written(template) => template.fusion(),
+        }
+    }
 }
 
 impl FormKey {
@@ -58,13 +86,12 @@ impl KernelForm {
         }
         let form = made.as_ref().unwrap_or(fusion);
         let content = fusion::hash::content(form);
-        let unscheduled = Unscheduled::new(working_copy(form, by)?)?;
-        Ok(Self { unscheduled, content, is_same: made.is_none() })
+        Ok(Self { maker: Maker::new(form, by)?, content, is_same: made.is_none() })
     }
 
     /// The fusion.
     pub fn fusion(&self) -> &Fusion {
-        &self.unscheduled.scheduled.fusion
+        self.maker.fusion()
     }
 }
 

@@ -114,7 +114,10 @@ impl Cone {
             cone.product = cone.product.max(terms.unwrap_or_default());
             // Moving elements does not round them.
             if (dtype.is_float() || dtype.is_complex())
-                && (op.kind.is_elementwise() || matches!(op.kind, OpKind::Reduce { .. }) || terms.is_some())
+                && (op.kind.is_elementwise()
+                    || matches!(op.kind, OpKind::Reduce { .. })
+                    || terms.is_some()
+                    || op.kind.scanned().is_some())
             {
                 cone.coarsest = coarser(cone.coarsest, dtype);
                 if op.output() != output {
@@ -123,6 +126,9 @@ impl Cone {
             }
             for operand in fusion.tensor_inputs(id) {
                 needed[operand.index()] = true;
+                if let Some(axis) = op.kind.scanned() {
+                    cone.reduction = cone.reduction.max(bindings.sizes(fusion, operand)[axis]);
+                }
                 if let OpKind::Reduce { axes, .. } = &op.kind {
                     let sizes = bindings.sizes(fusion, operand);
                     let terms = axes.iter().fold(1i64, |n, &axis| n.saturating_mul(sizes[axis as usize]));

@@ -344,7 +344,7 @@ impl KernelPlanner<'_> {
         let own = if form.is_same { None } else { Some(bind_again(self.cx, form.fusion(), args)?) };
         let bindings = own.as_ref().unwrap_or(bindings);
         let bound = BoundFusion { fusion: form.fusion(), bindings, args, alignments };
-        let choice = choose_kernel(self.cx, &form.unscheduled, &bound);
+        let choice = choose_kernel(self.cx, &form.maker, &bound);
         or_refusal(choice.map(|choice| ChosenKernel { choice, formed: Arc::clone(&formed) }))
     }
 

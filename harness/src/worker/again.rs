@@ -9,13 +9,16 @@ use engine::program::{Launch, Program};
 use engine::runtime::Session;
 
 /// Whether the text of its schedule makes a kernel of a case's program again; none where the
-/// kernel reads what is no argument of the case.
+/// kernel follows none, or reads what is no argument of the case.
 pub(crate) fn is_made_again(
     case: &Case,
     session: &Session,
     program: &Program,
     launch: &Launch,
 ) -> Option<Result<bool>> {
+    if launch.plan.is_written() {
+        return None;
+    }
     let fusion = pipeline::parse(case).ok()?;
     let (metas, alignments) = args::metas(&fusion, case).ok()?;
     let whole = &program.segments.fusion;

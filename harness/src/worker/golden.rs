@@ -63,6 +63,9 @@ pub(super) fn schedule_text(plan: &Plan) -> String {
 pub(super) fn schedule_in_full(plan: &Plan) -> String {
     let head = format!("scheduler {}\n{}", plan.scheduler(), plan.params_text());
     let head = head.lines().map(|line| format!(";; {line}\n"));
+    if plan.is_written() {
+        return format!("{};; the kernel is written whole, and follows no schedule\n", head.collect::<String>());
+    }
     let steps = plan.schedule_text().lines().map(|step| format!(";   {step}\n"));
     let tensors = scheduled_tensors(plan.fusion(), plan.schedule_text()).unwrap_or_else(|refused| refused.to_string());
     let below = format!("{}{tensors}", text::print(plan.fusion()));

@@ -7,6 +7,7 @@
 use super::cx::LayoutCx;
 use super::lookup::IndexAxes;
 use crate::diag::Result;
+use crate::num::ReduceOp;
 
 /// A result that is a part of its operand's memory, seen through other strides.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +72,8 @@ pub enum Form {
     Linear,
     /// Groups of rows of the first operand, each from a row of its own on; what is between is 0.
     Groups,
+    /// The elements of `x` along `dim` up to each one, combined.
+    Scan(ReduceOp),
 }
 
 /// Which elements of its operands a primitive looks at.

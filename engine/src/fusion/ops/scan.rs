@@ -5,7 +5,7 @@ use super::call::Attr;
 use super::cx::{EvalCx, MetaCx};
 use super::draft::CallDraft;
 use super::extents;
-use super::movement::Movement;
+use super::movement::{Form, Movement};
 use super::py_form::{PyForm, PyResult};
 use super::row::{OpParam, OpParamKind, OpRow, Primitive, ResultLayout, opt, req};
 use crate::array::{View, parallel};
@@ -13,32 +13,48 @@ use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::builder::normal_axis;
 use crate::fusion::infer::shown;
 use crate::fusion::meta::Shape;
-use crate::fusion::{FusionBuilder, Operand};
-use crate::num::{BinaryOp, DType, ReduceOp, Value, eval};
+use crate::fusion::{FusionBuilder, OpKind, Operand};
+use crate::num::{BinaryOp, DType, ReduceOp, eval};
 
 const PARAMS: &[OpParam] =
     &[req("x", OpParamKind::Tensor).py("arg"), req("dim", OpParamKind::Int), opt("init", OpParamKind::Scalar)];
 
-const fn scan_row(name: &'static str, doc: &'static str, source: &'static str) -> OpRow {
+const fn scan_row(name: &'static str, op: ReduceOp, doc: &'static str, source: &'static str) -> OpRow {
     let primitive = Primitive {
         meta: scan_meta,
         layout: ResultLayout::Dense,
         eval: scan_eval,
         decompose: None,
-        movement: Movement::SAME.alone(),
+        movement: Movement::SAME.alone().form(Form::Scan(op)),
     };
     OpRow::primitive(name, PARAMS, scan, primitive, doc, source)
 }
 
 pub(super) const ROWS: &[OpRow] = &[
-    scan_row("cumsum", "Sums of the elements along an axis up to each one; the type stays.", "N§2, PyTorch cumsum"),
+    scan_row(
+        "cumsum",
+        ReduceOp::Sum,
+        "Sums of the elements along an axis up to each one; the type stays.",
+        "N§2, PyTorch cumsum",
+    ),
     scan_row(
         "cumprod",
+        ReduceOp::Prod,
         "Products of the elements along an axis up to each one; the type stays.",
         "N§2, PyTorch cumprod",
     ),
-    scan_row("cummin", "The least element along an axis up to each one; NaN stays.", "N§2, PyTorch cummin"),
-    scan_row("cummax", "The greatest element along an axis up to each one; NaN stays.", "N§2, PyTorch cummax"),
+    scan_row(
+        "cummin",
+        ReduceOp::Min,
+        "The least element along an axis up to each one; NaN stays.",
+        "N§2, PyTorch cummin",
+    ),
+    scan_row(
+        "cummax",
+        ReduceOp::Max,
+        "The greatest element along an axis up to each one; NaN stays.",
+        "N§2, PyTorch cummax",
+    ),
     OpRow::composite(
         "welford",
         &[req("x", OpParamKind::Tensor).py("arg"), req("axes", OpParamKind::Ints).py("dims")],
@@ -51,12 +67,10 @@ pub(super) const ROWS: &[OpRow] = &[
 ];
 
 /// The reduction that a scan gives prefixes of.
-fn reduction(name: &str) -> ReduceOp {
-    match name {
-        "cumsum" => ReduceOp::Sum,
-        "cumprod" => ReduceOp::Prod,
-        "cummin" => ReduceOp::Min,
-        _ => ReduceOp::Max,
+fn reduction(row: &OpRow) -> Result<ReduceOp> {
+    match row.primitive.and_then(|primitive| primitive.movement.form) {
+        Some(Form::Scan(op)) => Ok(op),
+        _ => Err(Diagnostic::bug(format!("{} is no scan", row.name))),
     }
 }
 
@@ -66,7 +80,7 @@ fn scan(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let dim = normal_axis(name, args.int("dim").unwrap_or(0), b.rank(x))?;
     if let Some(init) = args.opt("init") {
         let dtype = b.dtype(Operand::Tensor(x));
-        let identity = eval::reduce_identity(reduction(name), dtype);
+        let identity = eval::reduce_identity(reduction(args.row())?, dtype);
         let known = b.scalar_operand(name, init).map(|init| b.scalars.cast(init, dtype))?;
         let known = b.scalars.const_value(known);
         if known != Some(identity) {
@@ -82,7 +96,7 @@ fn scan(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
 
 fn scan_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
     let x = cx.tensor("x")?;
-    let ordered = matches!(reduction(cx.name()), ReduceOp::Min | ReduceOp::Max);
+    let ordered = matches!(reduction(cx.call.row)?, ReduceOp::Min | ReduceOp::Max);
     if x.dtype.is_packed() || (ordered && x.dtype.is_complex()) {
         let message = format!("{}: not defined on {}", cx.name(), x.dtype);
         return Err(Diagnostic::user(code::DTYPE, message).note("cast the operand first"));
@@ -92,25 +106,21 @@ fn scan_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
 
 fn scan_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let x = cx.tensor("x")?;
-    let op = reduction(cx.call.row.name);
+    let op = reduction(cx.call.row)?;
     let lines = x.axis_last(cx.call.axis("dim"));
     let (dtype, sizes) = (x.dtype, lines.sizes().to_vec());
     let length = sizes.last().copied().unwrap_or(1).max(1);
     let scanned = if dtype.is_float() {
-        // Combined in f64, each prefix rounded once; the small types round what
-        // they combine, as PyTorch's kernels on a GPU do.
+        // Combined in f64, each prefix rounded once, also of small types: PyTorch's kernels round those at each step,
+        // and so by the order in which they combine.
         let mut values = lines.to_f64();
-        let rounded = |v: f64| match dtype {
-            DType::F64 | DType::F32 => v,
-            _ => eval::cast(DType::F64, dtype, Value::Float(v)).as_f64(),
-        };
         let combine = match op {
             ReduceOp::Sum => |a: f64, b: f64| a + b,
             ReduceOp::Prod => |a: f64, b: f64| a * b,
             ReduceOp::Min => eval::minimum,
             ReduceOp::Max => eval::maximum,
         };
-        parallel::rows(&mut values, length, &|_, line| prefixes(line, |a, b| rounded(combine(a, b))));
+        parallel::rows(&mut values, length, &|_, line| prefixes(line, combine));
         View::from_f64(dtype, sizes, &values)
     } else {
         let mut values = lines.values();
@@ -133,6 +143,16 @@ fn scan_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
 fn prefixes<T: Copy>(line: &mut [T], combine: impl Fn(T, T) -> T) {
     for i in 1..line.len() {
         line[i] = combine(line[i - 1], line[i]);
+    }
+}
+
+impl OpKind {
+    /// The axis along which an operation combines its operand, if it is a scan.
+    pub fn scanned(&self) -> Option<usize> {
+        match self {
+            OpKind::Call(call) if matches!(call.movement().form, Some(Form::Scan(_))) => Some(call.axis("dim")),
+            _ => None,
+        }
     }
 }
 
