@@ -111,14 +111,14 @@ fusion @Runs(%x: f32[?]) {
 
 fusion @Both(%x: f32[?]) {
   %0 = neg %x
-  %1 = cumsum %0 dim(0)
+  %1 = argsort %0 dim(0)
   return %1
 }
 ; inputs: x = normal[4]
 ; expect: segments = 2, kernels = 1, host = 1
 
 fusion @OnHost(%x: f32[?]) {
-  %0 = cumsum %x dim(0)
+  %0 = argsort %x dim(0)
   return %0
 }
 ; inputs: x = normal[4]

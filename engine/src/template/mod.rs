@@ -38,6 +38,8 @@ pub enum Shape {
         rows: u32,
         /// Elements of a thread of one tile.
         items: u32,
+        /// Elements that are read and written at once.
+        vector: u32,
     },
     /// Lanes of a warp lie along other axes, each at a row of its own: that many threads of a row, and elements of
     /// each.
@@ -60,6 +62,11 @@ impl Template {
         let OpKind::Call(call) = &op.kind else { return None };
         let Some(Form::Scan(combine)) = call.movement().form else { return None };
         let [Operand::Tensor(x)] = op.inputs[..] else { return None };
+        // Those of 8 bits are rounded at each step, one after the other.
+        let dtype = fusion.tensors[x].dtype;
+        if dtype.is_float() && dtype.bits() <= 8 {
+            return None;
+        }
         let is_plain = fusion.updates.is_empty() && fusion.outputs == op.outputs && fusion.inputs == op.inputs;
         is_plain.then(|| Self { fusion: fusion.clone(), x, op: combine, axis: call.axis("dim") })
     }
@@ -76,8 +83,8 @@ impl Template {
                 .note("what has no element is filled"));
         }
         let sizes = bindings.sizes(&self.fusion, self.x);
-        let innermost = |axis: &usize| sizes[axis + 1..].iter().all(|size| *size == 1);
-        Ok(scan::shape(sizes[self.axis], innermost(&self.axis)))
+        let is_innermost = sizes[self.axis + 1..].iter().all(|size| *size == 1);
+        Ok(scan::shape(sizes[self.axis], is_innermost.then(|| walk::vector(self, class))))
     }
 
     /// The kernel of a shape.
@@ -98,7 +105,9 @@ impl Template {
 impl std::fmt::Display for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Along { warps, rows, items } => write!(f, "along warps {warps} rows {rows} items {items}"),
+            Self::Along { warps, rows, items, vector } => {
+                write!(f, "along warps {warps} rows {rows} items {items} vector {vector}")
+            }
             Self::Across { parts, items } => write!(f, "across parts {parts} items {items}"),
         }
     }

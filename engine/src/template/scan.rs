@@ -1,13 +1,14 @@
 //! The kernel of a scan: blocks go through their rows tile by tile, and carry what is behind them in registers.
 //!
-//! Of a tile each thread holds `items` elements. Their prefixes are made in three steps: within what a thread or a
-//! warp holds, over the threads or warps that share a row, by their totals in shared memory, and with what the tiles
-//! before come to. Elements of small types are combined in a larger one, and each prefix is rounded once.
+//! Of a tile each thread holds `items` elements, vector by vector; those of a warp's vectors are a slab. Their prefixes
+//! are made in steps: within a vector, over the lanes of a warp and slab after slab, over the threads or warps that share
+//! a row, by their totals in shared memory, and with what the tiles before come to. Elements of small types are
+//! combined in a larger one, sums of tiles in `f64`, and each prefix is rounded once.
 
 use super::walk::Walk;
 use super::{Shape, Template};
 use crate::diag::Result;
-use crate::kernel::{BufId, Dim, ExprId, Kernel, KernelBuilder, Launch, Scope, ShuffleMode, Unroll};
+use crate::kernel::{BufId, CacheHint, Dim, ExprId, Kernel, KernelBuilder, Launch, Scope, ShuffleMode, Unroll};
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, eval};
 use crate::schedule::ArgClass;
 
@@ -23,17 +24,19 @@ fn power(n: i64, most: i64) -> i64 {
     n.clamp(1, most).unsigned_abs().next_power_of_two() as i64
 }
 
-/// The shape for rows of a length, which lie along the innermost axis or not.
-pub(super) fn shape(length: i64, is_innermost: bool) -> Shape {
+/// The shape for rows of a length. They lie along the innermost axis, in vectors of so many elements at most, or not.
+pub(super) fn shape(length: i64, innermost: Option<i64>) -> Shape {
     let [few, many] = WARPS;
     let wide = |n: i64| n as u32;
-    if !is_innermost {
+    let over = |n: i64, by: i64| (n + by - 1) / by;
+    let Some(vector) = innermost else {
         let items = power(length, ITEMS);
-        return Shape::Across { parts: wide(power((length + items - 1) / items, many)), items: wide(items) };
-    }
-    let items = power((length + LANES - 1) / LANES, ITEMS);
-    let warps = power((length + items * LANES - 1) / (items * LANES), many);
-    Shape::Along { warps: wide(warps), rows: wide((few / warps).max(1)), items: wide(items) }
+        return Shape::Across { parts: wide(power(over(length, items), many)), items: wide(items) };
+    };
+    let vector = vector.min(power(over(length, LANES), ITEMS));
+    let items = vector * power(over(length, LANES * vector), ITEMS / vector);
+    let warps = power(over(length, items * LANES), many);
+    Shape::Along { warps: wide(warps), rows: wide((few / warps).max(1)), items: wide(items), vector: wide(vector) }
 }
 
 pub(super) fn kernel(template: &Template, shape: Shape, class: &ArgClass) -> Result<Kernel> {
@@ -43,11 +46,13 @@ pub(super) fn kernel(template: &Template, shape: Shape, class: &ArgClass) -> Res
     let walk = Walk::new(&mut b, template, class)?;
     let work = template.work();
     let identity = b.exprs().value(eval::reduce_identity(template.op, work), work);
-    let (lanes, parts, rows, items) = match shape {
-        Shape::Along { warps, rows, items } => (LANES, i64::from(warps), i64::from(rows), i64::from(items)),
-        Shape::Across { parts, items } => (1, i64::from(parts), LANES, i64::from(items)),
+    let (lanes, parts, rows, items, vector) = match shape {
+        Shape::Along { warps, rows, items, vector } => (LANES, warps.into(), rows.into(), items.into(), vector.into()),
+        Shape::Across { parts, items } => (1, parts.into(), LANES, items.into(), items.into()),
     };
-    let scan = Scan { op: template.op, work, walk, identity, lanes, parts, rows, items };
+    // Sums go up and down, and what all tiles come to is rounded as often as there are tiles.
+    let carried = if template.op == ReduceOp::Sum && work == DType::F32 { DType::F64 } else { work };
+    let scan = Scan { op: template.op, work, carried, walk, identity, lanes, parts, rows, items, vector };
     scan.body(&mut b);
     let per_block = b.int(rows);
     let blocks = b.exprs().ceil_div(scan.walk.rows, per_block);
@@ -64,6 +69,8 @@ struct Scan {
     /// The type in which elements are combined, and what changes nothing in it.
     work: DType,
     identity: ExprId,
+    /// The type of what all tiles before come to.
+    carried: DType,
     walk: Walk,
     /// Lanes that share a row: all of a warp, or one.
     lanes: i64,
@@ -71,8 +78,9 @@ struct Scan {
     parts: i64,
     /// Rows of a block.
     rows: i64,
-    /// Elements of a thread of a tile.
+    /// Elements of a thread of a tile, and those of them that lie beside each other along the row.
     items: i64,
+    vector: i64,
 }
 
 /// Where a thread is.
@@ -89,9 +97,12 @@ struct Place {
 /// What a thread holds, and what threads tell each other.
 struct Memory {
     values: BufId,
-    /// What a thread or a warp of the tile comes to.
+    /// The same as they are in memory.
+    raw: BufId,
+    /// What a thread or a warp comes to, and all of the tile.
     total: BufId,
-    /// What is before the tile, and before what a thread holds of it.
+    tile: BufId,
+    /// What is before the tile, and in it before what a thread or a warp holds.
     carry: BufId,
     before: BufId,
     /// The totals of the parts of a row, row by row, or of the rows of a part where each lane has its own; none if a row
@@ -101,16 +112,20 @@ struct Memory {
 
 impl Scan {
     fn body(&self, b: &mut KernelBuilder) {
+        let dtype = b.buffer(self.walk.from).dtype;
         let memory = Memory {
             values: b.local("values", self.work, self.items),
+            raw: b.local("raw", dtype, self.items),
             total: b.local("total", self.work, 1),
-            carry: b.local("carry", self.work, 1),
+            tile: b.local("all", self.work, 1),
+            carry: b.local("carry", self.carried, 1),
             before: b.local("before", self.work, 1),
             totals: (self.parts > 1).then(|| b.shared("totals", self.work, self.parts * self.rows, 16)),
         };
         let place = self.place(b);
         let zero = b.int(0);
-        b.store(memory.carry, zero, self.identity);
+        let nothing = b.exprs().cast(self.identity, self.carried);
+        b.store(memory.carry, zero, nothing);
         let tile = b.int(self.lanes * self.parts * self.items);
         let tiles = b.exprs().ceil_div(self.walk.length, tile);
         let tiles = b.let_("tiles", tiles);
@@ -119,7 +134,9 @@ impl Scan {
             let held = b.int(self.lanes * self.items);
             let skipped = b.exprs().mul(place.part, held);
             let first = b.exprs().add(first, skipped);
-            let first = b.exprs().add(first, place.lane);
+            let ahead = b.int(if self.lanes == 1 { 0 } else { self.vector });
+            let ahead = b.exprs().mul(place.lane, ahead);
+            let first = b.exprs().add(first, ahead);
             let first = b.let_("first", first);
             self.read(b, &place, &memory, first);
             self.scan_own(b, &place, &memory);
@@ -155,7 +172,7 @@ impl Scan {
         b.exprs().binary(op, before, behind)
     }
 
-    /// For each element of a thread: its number, how far along the row it is, and whether there is one.
+    /// For each vector of a thread: its first element's number, how far along the row that is, and whether it is in it.
     fn each(
         &self,
         b: &mut KernelBuilder,
@@ -163,71 +180,120 @@ impl Scan {
         first: ExprId,
         body: impl FnOnce(&mut KernelBuilder, ExprId, ExprId, ExprId),
     ) {
-        let (items, step) = (b.int(self.items), b.int(self.lanes));
-        b.count("i", items, Unroll::Full, |b, i| {
-            let ahead = b.exprs().mul(i, step);
+        // Without lanes elements are as many vectors.
+        let vector = if self.lanes == 1 { 1 } else { self.vector };
+        let (slabs, width, step) = (b.int(self.items / vector), b.int(vector), b.int(self.lanes * vector));
+        b.count("i", slabs, Unroll::Full, |b, slab| {
+            let number = b.exprs().mul(slab, width);
+            let ahead = b.exprs().mul(slab, step);
             let at = b.exprs().add(first, ahead);
             let is_inside = b.exprs().lt(at, self.walk.length);
             let is_inside = b.exprs().and(place.is_row, is_inside);
-            body(b, i, at, is_inside);
+            body(b, number, at, is_inside);
         });
+    }
+
+    /// How many elements are read and written at once.
+    fn width(&self) -> u32 {
+        if self.lanes == 1 { 1 } else { self.vector as u32 }
     }
 
     /// Elements of the tile; what changes nothing where there is none.
     fn read(&self, b: &mut KernelBuilder, place: &Place, memory: &Memory, first: ExprId) {
-        self.each(b, place, first, |b, i, at, is_inside| {
-            b.store(memory.values, i, self.identity);
+        let width = self.width();
+        self.each(b, place, first, |b, number, at, is_inside| {
+            let lanes = b.int(width.into());
+            b.count("e", lanes, Unroll::Full, |b, e| {
+                let e = b.exprs().add(number, e);
+                b.store(memory.values, e, self.identity);
+            });
             b.if_(is_inside, |b| {
                 let ahead = b.exprs().mul(at, self.walk.from_step);
                 let index = b.exprs().add(place.starts[0], ahead);
-                let x = b.load("x_r", self.walk.from, index);
-                let x = b.exprs().cast(x, self.work);
-                b.store(memory.values, i, x);
+                match width {
+                    1 => {
+                        let x = b.load("x_r", self.walk.from, index);
+                        b.store(memory.raw, number, x);
+                    }
+                    _ => b.mov((memory.raw, number), (self.walk.from, index), width, CacheHint::Default),
+                }
+                b.count("e", lanes, Unroll::Full, |b, e| {
+                    let e = b.exprs().add(number, e);
+                    let x = b.load("x_r", memory.raw, e);
+                    let x = b.exprs().cast(x, self.work);
+                    b.store(memory.values, e, x);
+                });
             });
         });
     }
 
-    /// Prefixes of what a thread holds, or of what its warp does: elements beside each other are in lanes.
+    /// Prefixes of what a thread holds, or of what its warp does.
     fn scan_own(&self, b: &mut KernelBuilder, place: &Place, memory: &Memory) {
-        let (zero, items) = (b.int(0), b.int(self.items));
+        let (zero, one) = (b.int(0), b.int(1));
         b.store(memory.total, zero, self.identity);
-        b.count("i", items, Unroll::Full, |b, i| {
-            let mut prefix = b.load("own", memory.values, i);
-            let mut distance = 1;
-            while distance < self.lanes {
-                let by = b.exprs().int(distance, DType::I32);
-                let below = b.shuffle("below", prefix, ShuffleMode::Up, by);
-                let both = self.combine(b, below, prefix);
-                let last = b.int(distance - 1);
-                let has = b.exprs().lt(last, place.lane);
-                let next = b.exprs().ternary(TernaryOp::Where, has, both, prefix);
-                prefix = b.let_("own", next);
-                distance *= 2;
-            }
-            let before = b.load("held", memory.total, zero);
-            let all = self.combine(b, before, prefix);
-            let all = b.let_("prefix", all);
-            b.store(memory.values, i, all);
-            let total = match self.lanes {
-                1 => all,
-                lanes => {
-                    let last = b.exprs().int(lanes - 1, DType::I32);
-                    b.shuffle("last", all, ShuffleMode::Index, last)
-                }
-            };
+        let (slabs, width) = (b.int(self.items / self.vector), b.int(self.vector));
+        b.count("slab", slabs, Unroll::Full, |b, slab| {
+            let number = b.exprs().mul(slab, width);
+            let own = |b: &mut KernelBuilder, e: ExprId| b.exprs().add(number, e);
+            b.for_("e", (one, width, 1), Unroll::Full, |b, e| {
+                let before = b.exprs().sub(e, one);
+                let (before, at) = (own(b, before), own(b, e));
+                let before = b.load("below", memory.values, before);
+                let x = b.load("x", memory.values, at);
+                let prefix = self.combine(b, before, x);
+                b.store(memory.values, at, prefix);
+            });
+            let last = b.int(self.vector - 1);
+            let last = own(b, last);
+            let all = b.load("own", memory.values, last);
+            let held = b.load("held", memory.total, zero);
+            let (before, total) = self.over_lanes(b, place, all, held);
+            b.count("e", width, Unroll::Full, |b, e| {
+                let at = own(b, e);
+                let x = b.load("x", memory.values, at);
+                let prefix = self.combine(b, before, x);
+                b.store(memory.values, at, prefix);
+            });
             b.store(memory.total, zero, total);
         });
     }
 
-    /// What comes before a thread's part of the tile, and before the next tile.
+    /// What comes before a lane's vector of a slab, and what all slabs come to up to this one, of what the vectors come
+    /// to and of what is held of the slabs before.
+    fn over_lanes(&self, b: &mut KernelBuilder, place: &Place, own: ExprId, held: ExprId) -> (ExprId, ExprId) {
+        if self.lanes == 1 {
+            return (held, self.combine(b, held, own));
+        }
+        let mut prefix = own;
+        let mut distance = 1;
+        while distance < self.lanes {
+            let by = b.exprs().int(distance, DType::I32);
+            let below = b.shuffle("below", prefix, ShuffleMode::Up, by);
+            let both = self.combine(b, below, prefix);
+            let last = b.int(distance - 1);
+            let has = b.exprs().lt(last, place.lane);
+            let next = b.exprs().ternary(TernaryOp::Where, has, both, prefix);
+            prefix = b.let_("upto", next);
+            distance *= 2;
+        }
+        let (one, zero) = (b.exprs().int(1, DType::I32), b.int(0));
+        let below = b.shuffle("below", prefix, ShuffleMode::Up, one);
+        let has = b.exprs().lt(zero, place.lane);
+        let below = b.exprs().ternary(TernaryOp::Where, has, below, self.identity);
+        let before = self.combine(b, held, below);
+        let before = b.let_("before", before);
+        let last = b.exprs().int(self.lanes - 1, DType::I32);
+        let slab = b.shuffle("slab", prefix, ShuffleMode::Index, last);
+        (before, self.combine(b, held, slab))
+    }
+
+    /// What comes before a thread's or a warp's part of the tile, and what the tile comes to.
     fn exchange(&self, b: &mut KernelBuilder, place: &Place, memory: &Memory) {
         let zero = b.int(0);
-        let carry = b.load("behind", memory.carry, zero);
-        b.store(memory.before, zero, carry);
         let total = b.load("total", memory.total, zero);
+        b.store(memory.before, zero, self.identity);
         let Some(totals) = memory.totals else {
-            let sum = self.combine(b, carry, total);
-            b.store(memory.carry, zero, sum);
+            b.store(memory.tile, zero, total);
             return;
         };
         let slot = |b: &mut KernelBuilder, part: ExprId| {
@@ -243,14 +309,15 @@ impl Scan {
         let is_first = b.exprs().lt(place.lane, one);
         b.if_(is_first, |b| b.store(totals, own, total));
         b.sync(Scope::Block);
+        b.store(memory.tile, zero, self.identity);
         let parts = b.int(self.parts);
         b.count("k", parts, Unroll::Full, |b, k| {
             let other = slot(b, k);
             let other = b.load("other", totals, other);
-            let carry = b.load("behind", memory.carry, zero);
-            let sum = self.combine(b, carry, other);
+            let held = b.load("held", memory.tile, zero);
+            let sum = self.combine(b, held, other);
             let sum = b.let_("sum", sum);
-            b.store(memory.carry, zero, sum);
+            b.store(memory.tile, zero, sum);
             let is_before = b.exprs().lt(k, place.part);
             b.if_(is_before, |b| b.store(memory.before, zero, sum));
         });
@@ -258,18 +325,38 @@ impl Scan {
         b.sync(Scope::Block);
     }
 
+    /// Prefixes of all tiles, and what the next one begins with.
     fn write(&self, b: &mut KernelBuilder, place: &Place, memory: &Memory, first: ExprId) {
         let zero = b.int(0);
-        let before = b.load("start", memory.before, zero);
-        let dtype = b.buffer(self.walk.to).dtype;
-        self.each(b, place, first, |b, i, at, is_inside| {
-            let prefix = b.load("prefix", memory.values, i);
-            let all = self.combine(b, before, prefix);
+        let carried = b.load("carried", memory.carry, zero);
+        let tile = b.load("tile", memory.tile, zero);
+        let tile = b.exprs().cast(tile, self.carried);
+        let next = self.combine(b, carried, tile);
+        b.store(memory.carry, zero, next);
+        let carried = b.exprs().cast(carried, self.work);
+        let before = b.load("before", memory.before, zero);
+        let before = self.combine(b, carried, before);
+        let before = b.let_("start", before);
+        let (dtype, width) = (b.buffer(self.walk.to).dtype, self.width());
+        self.each(b, place, first, |b, number, at, is_inside| {
+            let lanes = b.int(width.into());
+            b.count("e", lanes, Unroll::Full, |b, e| {
+                let e = b.exprs().add(number, e);
+                let prefix = b.load("prefix", memory.values, e);
+                let all = self.combine(b, before, prefix);
+                let all = b.exprs().cast(all, dtype);
+                b.store(memory.raw, e, all);
+            });
             b.if_(is_inside, |b| {
                 let ahead = b.exprs().mul(at, self.walk.to_step);
                 let index = b.exprs().add(place.starts[1], ahead);
-                let all = b.exprs().cast(all, dtype);
-                b.store(self.walk.to, index, all);
+                match width {
+                    1 => {
+                        let all = b.load("all", memory.raw, number);
+                        b.store(self.walk.to, index, all);
+                    }
+                    _ => b.mov((self.walk.to, index), (memory.raw, number), width, CacheHint::Default),
+                }
             });
         });
     }

@@ -3,8 +3,11 @@
 use super::Template;
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::AxisKind;
-use crate::kernel::{BufId, ExprId, KernelBuilder};
+use crate::kernel::{BufId, ExprId, KernelBuilder, MAX_ACCESS_BYTES};
 use crate::schedule::ArgClass;
+
+/// The largest power of two of which something is known to be a multiple.
+const MAX_FACT: i64 = 16;
 
 /// The memory of a scan, and the numbers that say where its rows are.
 pub(super) struct Walk {
@@ -21,6 +24,22 @@ pub(super) struct Walk {
     others: Vec<[ExprId; 3]>,
 }
 
+/// Elements of a row, which lies along the innermost axis, that one access may move: each vector of them is aligned in
+/// the operand and in the result.
+pub(super) fn vector(scan: &Template, class: &ArgClass) -> i64 {
+    let Some(layout) = class.layout(&scan.fusion, 0) else { return 1 };
+    let bytes = scan.fusion.tensors[scan.x].dtype.bytes() as i64;
+    let is_whole = |lanes: i64| {
+        let steps = layout.order.iter().all(|own| match own.axis == scan.axis {
+            true => own.dense && Some(own) == layout.order.last(),
+            false => own.stride_fact % lanes == 0,
+        });
+        let is_in_memory = layout.order.iter().any(|own| own.axis == scan.axis);
+        steps && is_in_memory && layout.size_facts[scan.axis] % lanes == 0 && i64::from(layout.align) % (lanes * bytes) == 0
+    };
+    [8, 4, 2].into_iter().find(|lanes| lanes * bytes <= MAX_ACCESS_BYTES && is_whole(*lanes)).unwrap_or(1)
+}
+
 impl Walk {
     /// Declares parameters and memory.
     pub(super) fn new(b: &mut KernelBuilder, scan: &Template, class: &ArgClass) -> Result<Self> {
@@ -30,22 +49,34 @@ impl Walk {
         let sizes: Vec<ExprId> = (0..data.axes.len())
             .map(|axis| match data.axes[axis].kind {
                 AxisKind::Broadcast => one,
-                _ => b.size(format!("n{axis}"), 0, axis as u32),
+                _ => {
+                    let size = b.size(format!("n{axis}"), 0, axis as u32);
+                    b.assume_multiple_of(size, layout.size_facts[axis]);
+                    size
+                }
             })
             .collect();
         let steps: Vec<ExprId> = (0..sizes.len())
             .map(|axis| match layout.order.iter().position(|own| own.axis == axis) {
                 Some(place) if place + 1 == layout.order.len() && layout.order[place].dense => one,
-                Some(_) if data.axes[axis].kind != AxisKind::Broadcast => b.stride(format!("s{axis}"), 0, axis as u32),
+                Some(place) if data.axes[axis].kind != AxisKind::Broadcast => {
+                    let step = b.stride(format!("s{axis}"), 0, axis as u32);
+                    b.assume_multiple_of(step, layout.order[place].stride_fact);
+                    step
+                }
                 _ => b.int(0),
             })
             .collect();
-        let mut inner = one;
+        let (mut inner, mut fact) = (one, 1);
         let mut dense = vec![one; sizes.len()];
         for axis in (0..sizes.len()).rev() {
             dense[axis] = inner;
             let product = b.exprs().mul(inner, sizes[axis]);
-            inner = if product == inner { inner } else { b.derived(format!("inner{axis}"), product) };
+            if product != inner {
+                inner = b.derived(format!("inner{axis}"), product);
+                fact = (fact * layout.size_facts[axis]).min(MAX_FACT);
+                b.assume_multiple_of(inner, fact);
+            }
         }
         let mut reach = one;
         for (&size, &step) in sizes.iter().zip(&steps) {

@@ -14,7 +14,7 @@ use crate::fusion::builder::normal_axis;
 use crate::fusion::infer::shown;
 use crate::fusion::meta::Shape;
 use crate::fusion::{FusionBuilder, OpKind, Operand};
-use crate::num::{BinaryOp, DType, ReduceOp, eval};
+use crate::num::{BinaryOp, DType, ReduceOp, Value, eval};
 
 const PARAMS: &[OpParam] =
     &[req("x", OpParamKind::Tensor).py("arg"), req("dim", OpParamKind::Int), opt("init", OpParamKind::Scalar)];
@@ -111,16 +111,20 @@ fn scan_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let (dtype, sizes) = (x.dtype, lines.sizes().to_vec());
     let length = sizes.last().copied().unwrap_or(1).max(1);
     let scanned = if dtype.is_float() {
-        // Combined in f64, each prefix rounded once, also of small types: PyTorch's kernels round those at each step,
-        // and so by the order in which they combine.
+        // Combined in f64, each prefix rounded once, also of 16 bits: PyTorch's kernels round those at each step, and so
+        // by the order in which they combine. Types of 8 bits and fewer are rounded as there: they hold no sum.
         let mut values = lines.to_f64();
+        let rounded = |v: f64| match dtype.bits() {
+            0..=8 => eval::cast(DType::F64, dtype, Value::Float(v)).as_f64(),
+            _ => v,
+        };
         let combine = match op {
             ReduceOp::Sum => |a: f64, b: f64| a + b,
             ReduceOp::Prod => |a: f64, b: f64| a * b,
             ReduceOp::Min => eval::minimum,
             ReduceOp::Max => eval::maximum,
         };
-        parallel::rows(&mut values, length, &|_, line| prefixes(line, combine));
+        parallel::rows(&mut values, length, &|_, line| prefixes(line, |a, b| rounded(combine(a, b))));
         View::from_f64(dtype, sizes, &values)
     } else {
         let mut values = lines.values();
