@@ -35,7 +35,10 @@ pub(super) fn vector(scan: &Template, class: &ArgClass) -> i64 {
             false => own.stride_fact % lanes == 0,
         });
         let is_in_memory = layout.order.iter().any(|own| own.axis == scan.axis);
-        steps && is_in_memory && layout.size_facts[scan.axis] % lanes == 0 && i64::from(layout.align) % (lanes * bytes) == 0
+        steps
+            && is_in_memory
+            && layout.size_facts[scan.axis] % lanes == 0
+            && i64::from(layout.align) % (lanes * bytes) == 0
     };
     [8, 4, 2].into_iter().find(|lanes| lanes * bytes <= MAX_ACCESS_BYTES && is_whole(*lanes)).unwrap_or(1)
 }
@@ -56,17 +59,24 @@ impl Walk {
                 }
             })
             .collect();
-        let steps: Vec<ExprId> = (0..sizes.len())
-            .map(|axis| match layout.order.iter().position(|own| own.axis == axis) {
-                Some(place) if place + 1 == layout.order.len() && layout.order[place].dense => one,
-                Some(place) if data.axes[axis].kind != AxisKind::Broadcast => {
-                    let step = b.stride(format!("s{axis}"), 0, axis as u32);
-                    b.assume_multiple_of(step, layout.order[place].stride_fact);
-                    step
-                }
-                _ => b.int(0),
-            })
-            .collect();
+        let mut steps = vec![b.int(0); sizes.len()];
+        // What an axis of one element steps over says nothing: it is what is inside of it.
+        let mut inside: Option<[ExprId; 2]> = None;
+        for own in layout.order.iter().rev() {
+            let step = match inside {
+                _ if !own.dense => b.stride(format!("s{}", own.axis), 0, own.axis as u32),
+                None => one,
+                Some([step, size]) => match b.exprs().mul(step, size) {
+                    product if product == step || product == size => product,
+                    product => b.derived(format!("s{}", own.axis), product),
+                },
+            };
+            b.assume_multiple_of(step, own.stride_fact);
+            inside = Some([step, sizes[own.axis]]);
+            if sizes[own.axis] != one {
+                steps[own.axis] = step;
+            }
+        }
         let (mut inner, mut fact) = (one, 1);
         let mut dense = vec![one; sizes.len()];
         for axis in (0..sizes.len()).rev() {
