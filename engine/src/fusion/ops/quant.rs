@@ -10,7 +10,8 @@
 //! are given as the whole buffer: padded to tiles of 128 rows and 4 columns
 //! (see [`super::swizzle`]), padding is 0. nvFuser says the same of the scales of
 //! one matrix; those of groups it calls by their sizes before padding, though
-//! only their buffer means anything.
+//! only their buffer means anything. Kernels put a row where the offsets say or leave it
+//! out; that rows fit is checked by the evaluator.
 
 use super::args::Args;
 use super::cx::MetaCx;
