@@ -254,7 +254,7 @@ fn check(data: &[u8]) -> Outcome {
             device.sm_count,
             compiled.scheduler,
             compiled.params_text,
-            compiled.schedule_text,
+            compiled.schedule_text.as_deref().unwrap_or_default(),
             kernel::print(&compiled.kernel)
         )
     };

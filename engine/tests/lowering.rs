@@ -60,7 +60,8 @@ fn check_on(device: &DeviceDesc, fusion: &Fusion, args: &[Arg]) {
     };
     let reference = Reference::of(fusion, args).unwrap();
     if let Err(error) = reference.check_kernel(&compiled.kernel, &SimOptions::default()) {
-        let (scheduler, params, schedule) = (compiled.scheduler, &compiled.params_text, &compiled.schedule_text);
+        let (scheduler, params) = (compiled.scheduler, &compiled.params_text);
+        let schedule = compiled.schedule_text.as_deref().unwrap_or_default();
         panic!("{metas:?}\n{scheduler} {params}\n{schedule}\n{}\n{error}", kernel::print(&compiled.kernel));
     }
 }
@@ -565,4 +566,52 @@ fn scans_along_any_axis() {
         Ok(())
     })
     .cases(60);
+}
+
+#[test]
+fn orders_along_any_axis() {
+    crate::property::property(|u| {
+        let rank = u.int_in_range(0..=3usize)?;
+        let mut sizes: Vec<i64> =
+            (0..rank).map(|_| u.int_in_range(1..=4)).collect::<arbtest::arbitrary::Result<_>>()?;
+        let axis = u.int_in_range(0..=rank.max(1) - 1)?;
+        let length = *u.choose(&[1, 2, 8, 31, 32, 33, 64, 257, 1000, 1024, 1025, 2100, 4500])?;
+        if let Some(size) = sizes.get_mut(axis) {
+            *size = length;
+        }
+        let length = if rank == 0 { 1 } else { length };
+        let dtype =
+            *u.choose(&[DType::F64, DType::F32, DType::BF16, DType::I64, DType::U64, DType::U8, DType::Bool])?;
+        let most = *u.choose(&[4, 40, 1024])?;
+        let kept = u.int_in_range(1..=length.min(most))?;
+        let flags = |u: &mut arbtest::arbitrary::Unstructured<'_>, names: [&'static str; 2]| {
+            Ok(names.into_iter().filter(|_| u.arbitrary().unwrap_or(false)).collect::<Vec<_>>().join(" "))
+        };
+        let op = match u.arbitrary()? {
+            true => format!("%y = argsort %x dim({axis}) {}\n  return %y", flags(u, ["descending", "stable"])?),
+            false => {
+                let flags = flags(u, ["largest(false)", "sorted"])?;
+                format!("%v, %y = topk %x, %k dim({axis}) {flags}\n  return %y, %v")
+            }
+        };
+        let (dims, k) = (vec!["?"; rank].join(", "), if op.contains("topk") { ", %k: i64" } else { "" });
+        let fusion = engine::text::parse_one(&format!("fusion @f(%x: {dtype}[{dims}]{k}) {{\n  {op}\n}}\n")).unwrap();
+        // Few values, so that many are equal.
+        let (mut draw, values) = (Draw::new(u.arbitrary()?), u.int_in_range(1..=40)?);
+        let value = |_: &[i64]| match (draw.below(values), dtype) {
+            (value, DType::Bool) => engine::num::Value::Bool(value % 2 == 1),
+            (0, DType::U64) => engine::num::Value::Int(-1),
+            (value, _) if !dtype.is_float() => engine::num::Value::Int(value as i64),
+            (0, _) => engine::num::Value::Float(f64::NAN),
+            (1, _) => engine::num::Value::Float(f64::NEG_INFINITY),
+            (value, _) => engine::num::Value::Float(value as f64 - 9.0),
+        };
+        let mut args = vec![Arg::Tensor(HostTensor::from_fn(dtype, &sizes, value).unwrap())];
+        if !k.is_empty() {
+            args.push(Arg::Scalar(engine::num::Value::Int(kept)));
+        }
+        check_args(&fusion, &args);
+        Ok(())
+    })
+    .cases(120);
 }

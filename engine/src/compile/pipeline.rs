@@ -9,7 +9,7 @@ use crate::lower::{lower, lower_sharing};
 use crate::options::{CompileCx, Phase};
 use crate::schedule::heuristic::{Decision, Planned, Sizes, Unscheduled, decide, schedule};
 use crate::schedule::{ArgClass, Author, check_schedule, check_text};
-use crate::template::{Shape, Template};
+use crate::template::Shape;
 use crate::tensor::ArgMeta;
 
 /// A fusion, and the arguments for which a kernel is wanted.
@@ -32,8 +32,8 @@ pub struct CompiledFusion {
     pub scheduler: &'static str,
     /// Its parameters.
     pub params_text: String,
-    /// Its primitives.
-    pub schedule_text: String,
+    /// Its primitives; none of a kernel that is written whole.
+    pub schedule_text: Option<String>,
     /// The kernel.
     pub kernel: Kernel,
 }
@@ -65,7 +65,7 @@ pub fn choose_kernel(cx: &CompileCx<'_>, maker: &Maker, bound: &BoundFusion<'_>)
     let unscheduled = match maker {
         Maker::Scheduled(unscheduled) => unscheduled,
         Maker::Written(template) => {
-            let scheduled_by = ScheduledBy::Template(template.shape(bindings, &class)?);
+            let scheduled_by = ScheduledBy::Template(template.shape(cx.device, bindings, &class)?);
             return Ok(KernelChoice { class, scheduled_by });
         }
     };
@@ -85,36 +85,33 @@ pub fn choose_kernel(cx: &CompileCx<'_>, maker: &Maker, bound: &BoundFusion<'_>)
 
 /// Makes the kernel of a fusion as was chosen.
 pub fn build_kernel(cx: &CompileCx<'_>, maker: &Maker, choice: &KernelChoice) -> Result<CompiledFusion> {
+    let class = &choice.class;
+    let planned = |unscheduled: &Unscheduled, make: &dyn Fn() -> Result<Planned>| {
+        scheduled_kernel(cx, unscheduled, cx.span(Phase::Schedule, "apply", 0, make)?, class)
+    };
     let compiled = match (maker, &choice.scheduled_by) {
-        (Maker::Written(template), ScheduledBy::Template(shape)) => {
-            let written = || template.kernel(*shape, &choice.class);
-            CompiledFusion {
-                scheduler: Template::NAME,
-                params_text: shape.to_string(),
-                schedule_text: String::new(),
-                kernel: cx.span(Phase::Lower, Template::NAME, 0, written)?,
-            }
-        }
-        (Maker::Scheduled(unscheduled), by) => scheduled_kernel(cx, unscheduled, by, &choice.class)?,
-        (Maker::Written(_), _) => return Err(Diagnostic::bug("a kernel that is written is scheduled by nobody")),
+        (Maker::Written(template), ScheduledBy::Template(shape)) => CompiledFusion {
+            scheduler: template.name(),
+            params_text: shape.to_string(),
+            schedule_text: None,
+            kernel: cx.span(Phase::Lower, template.name(), 0, || template.kernel(*shape, class))?,
+        },
+        (Maker::Scheduled(own), ScheduledBy::Heuristic(decision)) => planned(own, &|| schedule(own, decision))?,
+        (Maker::Scheduled(own), ScheduledBy::Text(text)) => planned(own, &|| manual::schedule(own, text))?,
+        _ => return Err(Diagnostic::bug("a kernel is written as chosen, or scheduled as chosen")),
     };
     kernel::check_limits(&compiled.kernel, cx.device)?;
     cx.span(Phase::Lower, "verify", 0, || kernel::verify(&compiled.kernel))?;
     Ok(compiled)
 }
 
-/// Schedules and lowers a fusion.
+/// Lowers a fusion as it was scheduled.
 fn scheduled_kernel(
     cx: &CompileCx<'_>,
     unscheduled: &Unscheduled,
-    by: &ScheduledBy,
+    planned: Planned,
     class: &ArgClass,
 ) -> Result<CompiledFusion> {
-    let planned = cx.span(Phase::Schedule, "apply", 0, || match by {
-        ScheduledBy::Heuristic(decision) => schedule(unscheduled, decision),
-        ScheduledBy::Text(text) => manual::schedule(unscheduled, text),
-        ScheduledBy::Template(_) => Err(Diagnostic::bug("a kernel of a template is asked of a schedule")),
-    })?;
     if cx.options.self_check {
         check_text(&unscheduled.scheduled, &planned.scheduled)?;
         check_schedule(&planned.scheduled)?;
@@ -122,8 +119,8 @@ fn scheduled_kernel(
     let kernel = cx.span(Phase::Lower, planned.scheduler, 0, || lower_in_room(cx, &planned, class))?;
     Ok(CompiledFusion {
         scheduler: planned.scheduler,
+        schedule_text: Some(planned.scheduled.schedule_text()),
         params_text: planned.params_text,
-        schedule_text: planned.scheduled.schedule_text(),
         kernel,
     })
 }

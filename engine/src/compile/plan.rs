@@ -5,7 +5,6 @@ use crate::diag::{Diagnostic, Result};
 use crate::fusion::{self, Fusion};
 use crate::kernel::{self, Kernel};
 use crate::options::CompileCx;
-use crate::template::Template;
 use crate::text;
 use crate::util::Hash128;
 use std::sync::Arc;
@@ -17,7 +16,8 @@ pub struct Plan {
     fusion: Fusion,
     scheduler: &'static str,
     params_text: String,
-    schedule_text: String,
+    /// None of a kernel that is written whole.
+    schedule_text: Option<String>,
     kernel: Kernel,
     kernel_text: String,
     kernel_hash: Hash128,
@@ -34,7 +34,7 @@ impl Plan {
     }
     /// Whether the kernel is written whole, and follows no schedule.
     pub fn is_written(&self) -> bool {
-        self.scheduler == Template::NAME
+        self.schedule_text.is_none()
     }
     /// The heuristic's parameters as text.
     pub fn params_text(&self) -> &str {
@@ -42,7 +42,7 @@ impl Plan {
     }
     /// The schedule as text.
     pub fn schedule_text(&self) -> &str {
-        &self.schedule_text
+        self.schedule_text.as_deref().unwrap_or_default()
     }
     /// The kernel.
     pub fn kernel(&self) -> &Kernel {

@@ -4,10 +4,10 @@ use super::alloc::{Array, Storage};
 use super::facts::Facts;
 use super::grid_reduce::Place;
 use super::outside::Outside;
+use super::scalars::Scalars;
 use super::tree::SharedId;
 use crate::axes::Offset;
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::ScalarId;
 use crate::kernel::{BufId, ExprId, KernelBuilder};
 use crate::num::DType;
 use crate::schedule::{ArgClass, AxisId, Loop, ParallelType, ScheduledFusion, TvId};
@@ -27,7 +27,7 @@ pub(super) struct Lowering<'a> {
     /// How far axes are moved, as parameters or constants.
     pub(super) offsets: BTreeMap<Offset, ExprId>,
     /// Scalars of the fusion as kernel expressions.
-    pub(super) scalars: SecondaryMap<ScalarId, Option<ExprId>>,
+    pub(super) scalars: Scalars<'a>,
     /// Arrays: global tensors, and local ones that are more than one value.
     pub(super) buffers: SecondaryMap<TvId, Option<BufId>>,
     /// Arrays of shared memory that are declared.
@@ -80,7 +80,7 @@ impl<'a> Lowering<'a> {
             bound: SecondaryMap::new(),
             extents: SecondaryMap::new(),
             offsets: BTreeMap::new(),
-            scalars: SecondaryMap::new(),
+            scalars: Scalars::new(&facts.scheduled.fusion, facts.class),
             buffers: SecondaryMap::new(),
             shared: SecondaryMap::new(),
             twins: SecondaryMap::new(),
@@ -202,7 +202,7 @@ impl<'a> Lowering<'a> {
 }
 
 /// A C identifier for a tensor's name: decimal names get a letter.
-pub(super) fn identifier(name: &str) -> String {
+pub(crate) fn identifier(name: &str) -> String {
     let mut text: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     if text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit()) {
         text.insert(0, 'T');

@@ -43,9 +43,12 @@ mod place;
 mod predicate;
 mod random;
 mod ring;
+mod scalars;
 mod sync;
 mod tile;
 mod tree;
 mod vector;
 
 pub use compile::{lower, lower_sharing};
+pub(crate) use context::identifier;
+pub(crate) use scalars::{Scalars, hoist, input_name};

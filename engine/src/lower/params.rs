@@ -1,10 +1,11 @@
 //! Parameters: sizes, strides, scalars and pointers, each declared on first use.
 
 use super::context::{Lowering, identifier};
+use super::scalars::{hoist, input_name};
 use crate::axes::{AxisRef, Offset};
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::{ScalarDef, ScalarId};
-use crate::kernel::{BufId, Expr, ExprId, IndexOp, ValueKind};
+use crate::fusion::ScalarId;
+use crate::kernel::{BufId, ExprId, IndexOp, ValueKind};
 use crate::num::DType;
 use crate::schedule::{AxisId, Extent, Io, MemoryAxis, Parts, TensorLayout, Tv, TvId};
 
@@ -51,19 +52,7 @@ impl Lowering<'_> {
 
     /// A scalar that is a size, or a sum of sizes, as an index.
     fn scalar_index(&mut self, scalar: ScalarId) -> Result<ExprId> {
-        // What the user computed wraps; `fusion::bind` checked that this one does not.
-        let size = self.scalar(scalar)?;
-        let size = self.b.exprs().as_index(size);
-        let index_type = self.b.index_type();
-        // Sizes are i64 scalars; as an index the parameter itself is meant.
-        let size_expr = self.b.exprs()[size].expr;
-        Ok(match size_expr {
-            Expr::Cast(inner) if self.b.dtype(inner) == index_type => inner,
-            _ => {
-                let cast = self.b.exprs().cast(size, index_type);
-                self.hoist("size", cast)
-            }
-        })
+        self.scalars.index(&mut self.b, scalar)
     }
 
     /// How far an axis is moved: a number, or a parameter.
@@ -105,91 +94,17 @@ impl Lowering<'_> {
     /// Turns an expression over parameters into a parameter computed on the
     /// host, unless it is trivial.
     pub(super) fn hoist(&mut self, name: &str, value: ExprId) -> ExprId {
-        let plain = self.b.exprs().plain(value);
-        match self.b.exprs()[plain].expr {
-            Expr::Const(_) | Expr::Param(_) => value,
-            _ => self.b.derived(name, value),
-        }
+        hoist(&mut self.b, name, value)
     }
 
     /// A scalar of the fusion, of the scalar's type: data.
-    pub(super) fn scalar(&mut self, root: ScalarId) -> Result<ExprId> {
-        // First to last operand, then the scalar; a chain may be too long for recursion.
-        let mut open = vec![root];
-        while let Some(&scalar) = open.last() {
-            let known = open.len();
-            if self.scalars[scalar].is_none() {
-                let operands = self.scheduled.fusion.scalars[scalar].def.operands();
-                open.extend(operands.rev().filter(|operand| self.scalars[*operand].is_none()));
-                if open.len() > known {
-                    continue;
-                }
-                let value = self.define_scalar(scalar)?;
-                self.scalars.set(scalar, Some(value));
-            }
-            open.pop();
-        }
-        self.defined(root)
-    }
-
-    fn defined(&self, scalar: ScalarId) -> Result<ExprId> {
-        self.scalars[scalar].ok_or_else(|| Diagnostic::bug(format!("scalar {scalar} is used before it is defined")))
-    }
-
-    /// A scalar whose operands are defined.
-    fn define_scalar(&mut self, scalar: ScalarId) -> Result<ExprId> {
-        let data = self.scheduled.fusion.scalars[scalar].clone();
-        Ok(match data.def {
-            ScalarDef::Const(value) => self.b.exprs().value(value, data.dtype),
-            ScalarDef::Input { index, name } => self.b.scalar(identifier(&name), index, data.dtype),
-            ScalarDef::Size { input, axis } => {
-                let size = self.size(input, axis);
-                let size = self.b.exprs().cast(size, DType::I64);
-                let size = self.b.exprs().as_data(size);
-                self.b.exprs().cast(size, data.dtype)
-            }
-            ScalarDef::Unary(op, operand) => {
-                let operand = self.defined(operand)?;
-                let value = self.b.exprs().unary(op, operand);
-                self.hoist("s", value)
-            }
-            ScalarDef::Binary(op, a, b) => {
-                let (a, b) = (self.defined(a)?, self.defined(b)?);
-                let value = self.b.exprs().binary(op, a, b);
-                self.hoist("s", value)
-            }
-            ScalarDef::Ternary(op, a, b, c) => {
-                let (a, b, c) = (self.defined(a)?, self.defined(b)?, self.defined(c)?);
-                let value = self.b.exprs().ternary(op, a, b, c);
-                self.hoist("s", value)
-            }
-            ScalarDef::Cast(operand) => {
-                let operand = self.defined(operand)?;
-                let value = self.b.exprs().cast(operand, data.dtype);
-                self.hoist("s", value)
-            }
-        })
-    }
-
-    /// The size of an input's axis, with what the class knows of it.
-    fn size(&mut self, input: u32, axis: u32) -> ExprId {
-        let name = format!("{}_n{axis}", self.input_name(input));
-        let param = self.b.size(name, input, axis);
-        let fact = self.class.layouts[input as usize].as_ref().map_or(1, |layout| layout.size_facts[axis as usize]);
-        self.b.assume_multiple_of(param, fact);
-        param
-    }
-
-    fn input_name(&self, input: u32) -> String {
-        match self.scheduled.fusion.inputs[input as usize] {
-            crate::fusion::Operand::Tensor(tensor) => identifier(&self.scheduled.fusion.tensors[tensor].name),
-            crate::fusion::Operand::Scalar(_) => format!("in{input}"),
-        }
+    pub(super) fn scalar(&mut self, scalar: ScalarId) -> Result<ExprId> {
+        self.scalars.value(&mut self.b, scalar)
     }
 
     /// The stride of an input's axis, with what the class knows of it.
     pub(super) fn stride(&mut self, input: u32, axis: MemoryAxis) -> ExprId {
-        let name = format!("{}_s{}", self.input_name(input), axis.axis);
+        let name = format!("{}_s{}", input_name(&self.scheduled.fusion, input), axis.axis);
         if let Some(known) = self.find_stride(input, axis.axis as u32) {
             return known;
         }

@@ -4,71 +4,83 @@
 //! same kernel IR that lowering makes, and so under the same checks. A [`Template`] is found of a fusion once; sizes
 //! choose a [`Shape`] of it, and fusions of equal operations with equal shapes and layouts share a kernel.
 //!
-//! Invariant: a kernel writes each element of its result, and reads nothing else than its operand.
+//! Invariant: a kernel writes each element of its results, and reads nothing else than its operand.
 
 mod scan;
+mod sort;
 mod walk;
 
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::ops::Form;
-use crate::fusion::{Bindings, Fusion, OpKind, Operand, TensorId};
+use crate::fusion::{Bindings, Fusion, Op, OpKind, Operand, TensorId};
 use crate::kernel::{self, Kernel};
-use crate::num::{DType, ReduceOp};
+use crate::num::ReduceOp;
+use crate::options::DeviceDesc;
 use crate::schedule::ArgClass;
 use crate::util::Hash128;
 
-/// An operation that has a kernel of its own: prefixes along an axis.
+/// An operation along the lines of a tensor that has a kernel of its own.
 #[derive(Clone, Debug)]
 pub struct Template {
     fusion: Fusion,
     x: TensorId,
-    op: ReduceOp,
+    /// The one along which lines lie.
     axis: usize,
+    outputs: Vec<Output>,
+    kind: Kind,
 }
 
-/// How the threads of a kernel share a scan, by sizes.
+/// What is made of each line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Its prefixes.
+    Scan(ReduceOp),
+    /// Its elements in order, or the first of them.
+    Sort(sort::Sort),
+}
+
+/// A result that leaves the kernel.
+#[derive(Clone, Debug)]
+struct Output {
+    /// As the operation gives it: its axes are the operand's.
+    tensor: TensorId,
+    /// Which of the operation's results it is.
+    result: usize,
+    /// Its axes as they lie in memory, outermost first.
+    order: Vec<usize>,
+}
+
+/// How the threads of a kernel share the work, by sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
-    /// Lanes of warps lie along the scanned axis: that many warps of a row, rows of a block, and elements of a
-    /// thread.
-    Along {
-        /// Warps that share a row.
-        warps: u32,
-        /// Rows of a block.
-        rows: u32,
-        /// Elements of a thread of one tile.
-        items: u32,
-        /// Elements that are read and written at once.
-        vector: u32,
-    },
-    /// Lanes of a warp lie along other axes, each at a row of its own: that many threads of a row, and elements of
-    /// each.
-    Across {
-        /// Threads that share a row, each in a warp of its own.
-        parts: u32,
-        /// Elements of a thread of one tile.
-        items: u32,
-    },
+    /// Of prefixes.
+    Scan(scan::Shape),
+    /// Of elements in order.
+    Sort(sort::Shape),
 }
 
 impl Template {
-    /// The name by which lists know such kernels.
-    pub const NAME: &'static str = "scan";
-
     /// Whether a fusion has a kernel that is written.
     pub fn of(fusion: &Fusion) -> Option<Self> {
         let mut ops = fusion.ops.values();
-        let (op, None) = (ops.next()?, ops.next()) else { return None };
+        let op = ops.next()?;
         let OpKind::Call(call) = &op.kind else { return None };
-        let Some(Form::Scan(combine)) = call.movement().form else { return None };
-        let [Operand::Tensor(x)] = op.inputs[..] else { return None };
-        // Those of 8 bits are rounded at each step, one after the other.
+        let Operand::Tensor(x) = *op.inputs.first()? else { return None };
         let dtype = fusion.tensors[x].dtype;
-        if dtype.is_float() && dtype.bits() <= 8 {
+        let kind = match call.movement().form? {
+            // Those of 8 bits are rounded at each step, one after the other.
+            Form::Scan(_) if dtype.is_float() && dtype.bits() <= 8 => return None,
+            Form::Scan(combine) => Kind::Scan(combine),
+            Form::Sort | Form::Top => Kind::Sort(sort::Sort::of(call)),
+            _ => return None,
+        };
+        let is_given = fusion.inputs.contains(&Operand::Tensor(x));
+        if !is_given || !fusion.updates.is_empty() {
             return None;
         }
-        let is_plain = fusion.updates.is_empty() && fusion.outputs == op.outputs && fusion.inputs == op.inputs;
-        is_plain.then(|| Self { fusion: fusion.clone(), x, op: combine, axis: call.axis("dim") })
+        let outputs = fusion.outputs.iter().map(|output| Output::of(fusion, op, *output)).collect::<Option<_>>()?;
+        ops.all(|op| matches!(op.kind, OpKind::Permute { .. })).then_some(())?;
+        Some(Self { fusion: fusion.clone(), x, axis: call.axis("dim"), outputs, kind })
     }
 
     /// The fusion.
@@ -76,39 +88,81 @@ impl Template {
         &self.fusion
     }
 
+    /// The name by which lists know such kernels.
+    pub fn name(&self) -> &'static str {
+        match self.kind {
+            Kind::Scan(_) => "scan",
+            Kind::Sort(_) => "sort",
+        }
+    }
+
     /// The shape that sizes ask for, of tensors that lie like this.
-    pub fn shape(&self, bindings: &Bindings, class: &ArgClass) -> Result<Shape> {
+    pub fn shape(&self, device: &DeviceDesc, bindings: &Bindings, class: &ArgClass) -> Result<Shape> {
         if class.has_empty {
-            return Err(Diagnostic::unsupported(code::OP_NOT_LOWERED, "a scan of no element needs no kernel")
+            return Err(Diagnostic::unsupported(code::OP_NOT_LOWERED, "lines of no element need no kernel")
                 .note("what has no element is filled"));
         }
         let sizes = bindings.sizes(&self.fusion, self.x);
-        let is_innermost = sizes[self.axis + 1..].iter().all(|size| *size == 1);
-        Ok(scan::shape(sizes[self.axis], is_innermost.then(|| walk::vector(self, class))))
+        // One element without an axis is a line.
+        let length_of = |sizes: &[i64]| sizes.get(self.axis).copied().unwrap_or(1);
+        let length = length_of(&sizes);
+        match self.kind {
+            Kind::Scan(_) => {
+                let is_innermost = sizes.iter().skip(self.axis + 1).all(|size| *size == 1);
+                let vector = is_innermost.then(|| walk::vector(self, class));
+                Ok(Shape::Scan(scan::shape(length, vector)))
+            }
+            Kind::Sort(sort) => {
+                let lines = sizes.iter().product::<i64>() / length;
+                let kept = self.outputs.iter().map(|output| length_of(&bindings.sizes(&self.fusion, output.tensor)));
+                Ok(Shape::Sort(sort::shape(device, sort, lines, length, kept.max().unwrap_or(length))?))
+            }
+        }
     }
 
     /// The kernel of a shape.
     pub fn kernel(&self, shape: Shape, class: &ArgClass) -> Result<Kernel> {
-        let mut kernel = scan::kernel(self, shape, class)?;
+        let mut kernel = match (self.kind, shape) {
+            (Kind::Scan(op), Shape::Scan(shape)) => scan::kernel(self, op, shape, class)?,
+            (Kind::Sort(sort), Shape::Sort(shape)) => sort::kernel(self, sort, shape, class)?,
+            _ => return Err(Diagnostic::bug("a kernel is asked for in the shape of another one")),
+        };
         kernel::add_reciprocals(&mut kernel);
         let hash = Hash128::of(kernel::print(&kernel).as_bytes());
-        kernel.name = format!("{}_{}_{}", Self::NAME, kernel.name, hash.short());
+        kernel.name = format!("{}_{}_{}", self.name(), kernel.name, hash.short());
         Ok(kernel)
     }
 
-    /// The type in which elements are combined.
-    fn work(&self) -> DType {
-        self.fusion.tensors[self.x].dtype.compute()
+    /// Which of the fusion's inputs the operand is.
+    fn input(&self) -> usize {
+        self.fusion.inputs.iter().position(|input| *input == Operand::Tensor(self.x)).unwrap_or_default()
+    }
+}
+
+impl Output {
+    /// A result of an operation, or one whose axes are permuted.
+    fn of(fusion: &Fusion, op: &Op, output: TensorId) -> Option<Self> {
+        let (mut tensor, mut order) = (output, Vec::new());
+        if !op.outputs.contains(&tensor) {
+            let permute = &fusion.ops[fusion.definition(tensor)?];
+            let (OpKind::Permute { perm }, [Operand::Tensor(moved)]) = (&permute.kind, &permute.inputs[..]) else {
+                return None;
+            };
+            (tensor, order) = (*moved, perm.iter().map(|axis| *axis as usize).collect());
+        }
+        let result = op.outputs.iter().position(|own| *own == tensor)?;
+        if order.is_empty() {
+            order = (0..fusion.tensors[tensor].axes.len()).collect();
+        }
+        Some(Self { tensor, result, order })
     }
 }
 
 impl std::fmt::Display for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Along { warps, rows, items, vector } => {
-                write!(f, "along warps {warps} rows {rows} items {items} vector {vector}")
-            }
-            Self::Across { parts, items } => write!(f, "across parts {parts} items {items}"),
+            Self::Scan(shape) => shape.fmt(f),
+            Self::Sort(shape) => shape.fmt(f),
         }
     }
 }

@@ -5,9 +5,9 @@
 //! a row, by their totals in shared memory, and with what the tiles before come to. Elements of small types are
 //! combined in a larger one, sums of tiles in `f64`, and each prefix is rounded once.
 
-use super::walk::Walk;
-use super::{Shape, Template};
-use crate::diag::Result;
+use super::Template;
+use super::walk::{Lines, Walk};
+use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BufId, CacheHint, Dim, ExprId, Kernel, KernelBuilder, Launch, Scope, ShuffleMode, Unroll};
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, eval};
 use crate::schedule::ArgClass;
@@ -18,6 +18,42 @@ const LANES: i64 = 32;
 const ITEMS: i64 = 8;
 /// Warps of a block, at least where rows are short and at most where they are long.
 const WARPS: [i64; 2] = [8, 16];
+
+/// How the threads of a kernel share a scan, by sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shape {
+    /// Lanes of warps lie along the scanned axis: that many warps of a row, rows of a block, and elements of a
+    /// thread.
+    Along {
+        /// Warps that share a row.
+        warps: u32,
+        /// Rows of a block.
+        rows: u32,
+        /// Elements of a thread of one tile.
+        items: u32,
+        /// Elements that are read and written at once.
+        vector: u32,
+    },
+    /// Lanes of a warp lie along other axes, each at a row of its own: that many threads of a row, and elements of
+    /// each.
+    Across {
+        /// Threads that share a row, each in a warp of its own.
+        parts: u32,
+        /// Elements of a thread of one tile.
+        items: u32,
+    },
+}
+
+impl std::fmt::Display for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Along { warps, rows, items, vector } => {
+                write!(f, "along warps {warps} rows {rows} items {items} vector {vector}")
+            }
+            Self::Across { parts, items } => write!(f, "across parts {parts} items {items}"),
+        }
+    }
+}
 
 /// The power of two that is at least `n`, between 1 and `most`, which is one.
 fn power(n: i64, most: i64) -> i64 {
@@ -39,20 +75,21 @@ pub(super) fn shape(length: i64, innermost: Option<i64>) -> Shape {
     Shape::Along { warps: wide(warps), rows: wide((few / warps).max(1)), items: wide(items), vector: wide(vector) }
 }
 
-pub(super) fn kernel(template: &Template, shape: Shape, class: &ArgClass) -> Result<Kernel> {
+pub(super) fn kernel(template: &Template, op: ReduceOp, shape: Shape, class: &ArgClass) -> Result<Kernel> {
     let index = if class.index64 { DType::I64 } else { DType::I32 };
-    let mut b = KernelBuilder::new(template.op.name(), index);
+    let mut b = KernelBuilder::new(op.name(), index);
     b.set_origin(Some(template.fusion.outputs[0]), "scan");
     let walk = Walk::new(&mut b, template, class)?;
-    let work = template.work();
-    let identity = b.exprs().value(eval::reduce_identity(template.op, work), work);
+    let [result] = walk.to[..] else { return Err(Diagnostic::bug("a scan has one result")) };
+    let work = template.fusion.tensors[template.x].dtype.compute();
+    let identity = b.exprs().value(eval::reduce_identity(op, work), work);
     let (lanes, parts, rows, items, vector) = match shape {
         Shape::Along { warps, rows, items, vector } => (LANES, warps.into(), rows.into(), items.into(), vector.into()),
         Shape::Across { parts, items } => (1, parts.into(), LANES, items.into(), items.into()),
     };
     // Sums go up and down, and what all tiles come to is rounded as often as there are tiles.
-    let carried = if template.op == ReduceOp::Sum && work == DType::F32 { DType::F64 } else { work };
-    let scan = Scan { op: template.op, work, carried, walk, identity, lanes, parts, rows, items, vector };
+    let carried = if op == ReduceOp::Sum && work == DType::F32 { DType::F64 } else { work };
+    let scan = Scan { op, work, carried, walk, result, identity, lanes, parts, rows, items, vector };
     scan.body(&mut b);
     let per_block = b.int(rows);
     let blocks = b.exprs().ceil_div(scan.walk.rows, per_block);
@@ -72,6 +109,7 @@ struct Scan {
     /// The type of what all tiles before come to.
     carried: DType,
     walk: Walk,
+    result: Lines,
     /// Lanes that share a row: all of a warp, or one.
     lanes: i64,
     /// Threads or warps that share a row beside that.
@@ -91,7 +129,7 @@ struct Place {
     own_row: ExprId,
     is_row: ExprId,
     /// Where its row starts in the operand and in the result.
-    starts: [ExprId; 2],
+    starts: Vec<ExprId>,
 }
 
 /// What a thread holds, and what threads tell each other.
@@ -112,7 +150,7 @@ struct Memory {
 
 impl Scan {
     fn body(&self, b: &mut KernelBuilder) {
-        let dtype = b.buffer(self.walk.from).dtype;
+        let dtype = b.buffer(self.walk.from.buffer).dtype;
         let memory = Memory {
             values: b.local("values", self.work, self.items),
             raw: b.local("raw", dtype, self.items),
@@ -127,7 +165,7 @@ impl Scan {
         let nothing = b.exprs().cast(self.identity, self.carried);
         b.store(memory.carry, zero, nothing);
         let tile = b.int(self.lanes * self.parts * self.items);
-        let tiles = b.exprs().ceil_div(self.walk.length, tile);
+        let tiles = b.exprs().ceil_div(self.walk.from.length, tile);
         let tiles = b.let_("tiles", tiles);
         b.count("tile", tiles, Unroll::No, |b, tiles_before| {
             let first = b.exprs().mul(tiles_before, tile);
@@ -187,7 +225,7 @@ impl Scan {
             let number = b.exprs().mul(slab, width);
             let ahead = b.exprs().mul(slab, step);
             let at = b.exprs().add(first, ahead);
-            let is_inside = b.exprs().lt(at, self.walk.length);
+            let is_inside = b.exprs().lt(at, self.walk.from.length);
             let is_inside = b.exprs().and(place.is_row, is_inside);
             body(b, number, at, is_inside);
         });
@@ -208,14 +246,14 @@ impl Scan {
                 b.store(memory.values, e, self.identity);
             });
             b.if_(is_inside, |b| {
-                let ahead = b.exprs().mul(at, self.walk.from_step);
+                let ahead = b.exprs().mul(at, self.walk.from.step);
                 let index = b.exprs().add(place.starts[0], ahead);
                 match width {
                     1 => {
-                        let x = b.load("x_r", self.walk.from, index);
+                        let x = b.load("x_r", self.walk.from.buffer, index);
                         b.store(memory.raw, number, x);
                     }
-                    _ => b.mov((memory.raw, number), (self.walk.from, index), width, CacheHint::Default),
+                    _ => b.mov((memory.raw, number), (self.walk.from.buffer, index), width, CacheHint::Default),
                 }
                 b.count("e", lanes, Unroll::Full, |b, e| {
                     let e = b.exprs().add(number, e);
@@ -337,7 +375,7 @@ impl Scan {
         let before = b.load("before", memory.before, zero);
         let before = self.combine(b, carried, before);
         let before = b.let_("start", before);
-        let (dtype, width) = (b.buffer(self.walk.to).dtype, self.width());
+        let (dtype, width) = (b.buffer(self.result.buffer).dtype, self.width());
         self.each(b, place, first, |b, number, at, is_inside| {
             let lanes = b.int(width.into());
             b.count("e", lanes, Unroll::Full, |b, e| {
@@ -348,14 +386,14 @@ impl Scan {
                 b.store(memory.raw, e, all);
             });
             b.if_(is_inside, |b| {
-                let ahead = b.exprs().mul(at, self.walk.to_step);
+                let ahead = b.exprs().mul(at, self.result.step);
                 let index = b.exprs().add(place.starts[1], ahead);
                 match width {
                     1 => {
                         let all = b.load("all", memory.raw, number);
-                        b.store(self.walk.to, index, all);
+                        b.store(self.result.buffer, index, all);
                     }
-                    _ => b.mov((self.walk.to, index), (memory.raw, number), width, CacheHint::Default),
+                    _ => b.mov((self.result.buffer, index), (memory.raw, number), width, CacheHint::Default),
                 }
             });
         });

@@ -1,43 +1,59 @@
-//! Where the rows of a scan lie: the elements of its operand and its result that differ along one axis only.
+//! Where lines lie: the elements of an operand that differ along one axis only, and what is made of each in the results.
 
-use super::Template;
+use super::{Output, Template};
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::AxisKind;
+use crate::fusion::{AxisKind, TensorId};
 use crate::kernel::{BufId, ExprId, KernelBuilder, MAX_ACCESS_BYTES};
-use crate::schedule::ArgClass;
+use crate::lower::{Scalars, hoist, identifier, input_name};
+use crate::schedule::{ArgClass, TensorLayout};
 
 /// The largest power of two of which something is known to be a multiple.
 const MAX_FACT: i64 = 16;
+/// Bytes to which memory of results is aligned.
+const ALIGN: u32 = 16;
 
-/// The memory of a scan, and the numbers that say where its rows are.
+/// The memory of an operand and of results, and the numbers that say where their lines are.
 pub(super) struct Walk {
-    /// The operand and the result.
-    pub(super) from: BufId,
-    pub(super) to: BufId,
-    /// The elements of a row, and the rows.
-    pub(super) length: ExprId,
+    pub(super) from: Lines,
+    /// In the order of the fusion's outputs.
+    pub(super) to: Vec<Lines>,
+    /// How many lines there are.
     pub(super) rows: ExprId,
-    /// Steps along a row, in elements.
-    pub(super) from_step: ExprId,
-    pub(super) to_step: ExprId,
-    /// The other axes, outermost first: extent, and steps of the operand and of the result.
-    others: Vec<[ExprId; 3]>,
+    /// The other axes, outermost first.
+    others: Vec<Other>,
 }
 
-/// Elements of a row, which lies along the innermost axis, that one access may move: each vector of them is aligned in
-/// the operand and in the result.
-pub(super) fn vector(scan: &Template, class: &ArgClass) -> i64 {
-    let Some(layout) = class.layout(&scan.fusion, 0) else { return 1 };
-    let bytes = scan.fusion.tensors[scan.x].dtype.bytes() as i64;
+/// The lines of a tensor.
+#[derive(Clone, Copy)]
+pub(super) struct Lines {
+    pub(super) buffer: BufId,
+    /// The elements of a line.
+    pub(super) length: ExprId,
+    /// From each to the next, in elements.
+    pub(super) step: ExprId,
+}
+
+/// An axis across lines.
+struct Other {
+    extent: ExprId,
+    /// Of the operand, then of each result.
+    steps: Vec<ExprId>,
+}
+
+/// Elements of a line along the innermost axis that one access may move: each vector of them is aligned in the operand and
+/// in the result.
+pub(super) fn vector(template: &Template, class: &ArgClass) -> i64 {
+    let Some(layout) = &class.layouts[template.input()] else { return 1 };
+    let bytes = template.fusion.tensors[template.x].dtype.bytes() as i64;
     let is_whole = |lanes: i64| {
-        let steps = layout.order.iter().all(|own| match own.axis == scan.axis {
+        let steps = layout.order.iter().all(|own| match own.axis == template.axis {
             true => own.dense && Some(own) == layout.order.last(),
             false => own.stride_fact % lanes == 0,
         });
-        let is_in_memory = layout.order.iter().any(|own| own.axis == scan.axis);
+        let is_in_memory = layout.order.iter().any(|own| own.axis == template.axis);
         steps
             && is_in_memory
-            && layout.size_facts[scan.axis] % lanes == 0
+            && layout.size_facts[template.axis] % lanes == 0
             && i64::from(layout.align) % (lanes * bytes) == 0
     };
     [8, 4, 2].into_iter().find(|lanes| lanes * bytes <= MAX_ACCESS_BYTES && is_whole(*lanes)).unwrap_or(1)
@@ -45,83 +61,137 @@ pub(super) fn vector(scan: &Template, class: &ArgClass) -> i64 {
 
 impl Walk {
     /// Declares parameters and memory.
-    pub(super) fn new(b: &mut KernelBuilder, scan: &Template, class: &ArgClass) -> Result<Self> {
-        let data = &scan.fusion.tensors[scan.x];
-        let layout = class.layout(&scan.fusion, 0).ok_or_else(|| Diagnostic::bug("a scan reads a tensor"))?;
+    pub(super) fn new(b: &mut KernelBuilder, template: &Template, class: &ArgClass) -> Result<Self> {
+        let input = template.input();
+        let layout = class.layouts[input].as_ref().ok_or_else(|| Diagnostic::bug("a tensor is given as a scalar"))?;
+        let mut scalars = Scalars::new(&template.fusion, class);
+        let sizes = extents(b, template, &mut scalars, template.x)?;
+        let from = strided(b, template, layout, &sizes)?;
+        let mut to = Vec::new();
+        for (number, output) in template.outputs.iter().enumerate() {
+            let extents = extents(b, template, &mut scalars, output.tensor)?;
+            to.push(dense(b, template, number, output, &extents, |axis| match extents[axis] == sizes[axis] {
+                true => layout.size_facts[axis],
+                false => 1,
+            }));
+        }
         let one = b.int(1);
-        let sizes: Vec<ExprId> = (0..data.axes.len())
-            .map(|axis| match data.axes[axis].kind {
-                AxisKind::Broadcast => one,
-                _ => {
-                    let size = b.size(format!("n{axis}"), 0, axis as u32);
-                    b.assume_multiple_of(size, layout.size_facts[axis]);
-                    size
-                }
-            })
-            .collect();
-        let mut steps = vec![b.int(0); sizes.len()];
-        // What an axis of one element steps over says nothing: it is what is inside of it.
-        let mut inside: Option<[ExprId; 2]> = None;
-        for own in layout.order.iter().rev() {
-            let step = match inside {
-                _ if !own.dense => b.stride(format!("s{}", own.axis), 0, own.axis as u32),
-                None => one,
-                Some([step, size]) => match b.exprs().mul(step, size) {
-                    product if product == step || product == size => product,
-                    product => b.derived(format!("s{}", own.axis), product),
-                },
-            };
-            b.assume_multiple_of(step, own.stride_fact);
-            inside = Some([step, sizes[own.axis]]);
-            if sizes[own.axis] != one {
-                steps[own.axis] = step;
-            }
-        }
-        let (mut inner, mut fact) = (one, 1);
-        let mut dense = vec![one; sizes.len()];
-        for axis in (0..sizes.len()).rev() {
-            dense[axis] = inner;
-            let product = b.exprs().mul(inner, sizes[axis]);
-            if product != inner {
-                inner = b.derived(format!("inner{axis}"), product);
-                fact = (fact * layout.size_facts[axis]).min(MAX_FACT);
-                b.assume_multiple_of(inner, fact);
-            }
-        }
-        let mut reach = one;
-        for (&size, &step) in sizes.iter().zip(&steps) {
-            let last = b.exprs().sub(size, one);
-            let last = b.exprs().mul(last, step);
-            reach = b.exprs().add(reach, last);
-        }
-        let from = b.input("x", 0, data.dtype, reach, layout.align);
-        let to = b.output("y", 0, data.dtype, inner, 16);
-        let mut rows = one;
-        let mut others = Vec::new();
-        for axis in (0..sizes.len()).filter(|axis| *axis != scan.axis && sizes[*axis] != one) {
+        let (mut rows, mut others) = (one, Vec::new());
+        for axis in (0..sizes.len()).filter(|axis| *axis != template.axis && sizes[*axis] != one) {
             rows = b.exprs().mul(rows, sizes[axis]);
-            others.push([sizes[axis], steps[axis], dense[axis]]);
+            let steps = std::iter::once(&from).chain(&to).map(|placed| placed.steps[axis]).collect();
+            others.push(Other { extent: sizes[axis], steps });
         }
-        let rows = if rows == one { one } else { b.derived("rows", rows) };
-        let (length, from_step, to_step) = (sizes[scan.axis], steps[scan.axis], dense[scan.axis]);
-        Ok(Self { from, to, length, rows, from_step, to_step, others })
+        let rows = hoist(b, "rows", rows);
+        let lines = |placed: Placed| placed.lines(template.axis, one);
+        Ok(Self { from: lines(from), to: to.into_iter().map(lines).collect(), rows, others })
     }
 
-    /// Where a row starts in the operand and in the result: with `c_a` its place along the other axes, of which the last
+    /// Where a line starts in the operand and in each result: with `c_a` its place along the other axes, of which the last
     /// is the fastest, `sum c_a step_a`.
-    pub(super) fn starts(&self, b: &mut KernelBuilder, row: ExprId) -> [ExprId; 2] {
+    pub(super) fn starts(&self, b: &mut KernelBuilder, row: ExprId) -> Vec<ExprId> {
         let mut rest = row;
-        let mut starts = [b.int(0); 2];
-        for (at, [size, from, to]) in self.others.iter().enumerate().rev() {
+        let mut starts = vec![b.int(0); 1 + self.to.len()];
+        for (at, other) in self.others.iter().enumerate().rev() {
             // The outermost one is what is left.
-            let place = if at == 0 { rest } else { b.exprs().rem(rest, *size) };
-            rest = b.exprs().div(rest, *size);
-            for (start, step) in starts.iter_mut().zip([*from, *to]) {
-                let own = b.exprs().mul(place, step);
+            let place = if at == 0 { rest } else { b.exprs().rem(rest, other.extent) };
+            rest = b.exprs().div(rest, other.extent);
+            for (start, step) in starts.iter_mut().zip(&other.steps) {
+                let own = b.exprs().mul(place, *step);
                 *start = b.exprs().add(*start, own);
             }
         }
-        let [from, to] = starts;
-        [b.let_("from", from), b.let_("to", to)]
+        starts.into_iter().map(|start| b.let_("start", start)).collect()
     }
+}
+
+/// A tensor in memory: the extent of each axis, and from each element to the next along it.
+struct Placed {
+    buffer: BufId,
+    extents: Vec<ExprId>,
+    steps: Vec<ExprId>,
+}
+
+impl Placed {
+    /// The lines along an axis; one element without an axis is one.
+    fn lines(self, axis: usize, one: ExprId) -> Lines {
+        let [length, step] = [&self.extents, &self.steps].map(|of| of.get(axis).copied().unwrap_or(one));
+        Lines { buffer: self.buffer, length, step }
+    }
+}
+
+/// The extents of a tensor, as indices.
+fn extents(
+    b: &mut KernelBuilder,
+    template: &Template,
+    scalars: &mut Scalars<'_>,
+    tensor: TensorId,
+) -> Result<Vec<ExprId>> {
+    let axes = template.fusion.tensors[tensor].axes.iter();
+    axes.map(|axis| match axis.kind {
+        AxisKind::Broadcast => Ok(b.int(1)),
+        _ => scalars.index(b, axis.extent),
+    })
+    .collect()
+}
+
+/// The operand, which lies like this.
+fn strided(b: &mut KernelBuilder, template: &Template, layout: &TensorLayout, sizes: &[ExprId]) -> Result<Placed> {
+    let input = u32::try_from(template.input()).map_err(|_| Diagnostic::bug("an input without a number"))?;
+    let name = input_name(&template.fusion, input);
+    let one = b.int(1);
+    let mut steps = vec![b.int(0); sizes.len()];
+    // What an axis of one element steps over says nothing: it is what is inside of it.
+    let mut inside: Option<[ExprId; 2]> = None;
+    for own in layout.order.iter().rev() {
+        let step = match inside {
+            _ if !own.dense => b.stride(format!("{name}_s{}", own.axis), input, own.axis as u32),
+            None => one,
+            Some([step, size]) => {
+                let product = b.exprs().mul(step, size);
+                if product == step || product == size { product } else { hoist(b, "step", product) }
+            }
+        };
+        b.assume_multiple_of(step, own.stride_fact);
+        inside = Some([step, sizes[own.axis]]);
+        if sizes[own.axis] != one {
+            steps[own.axis] = step;
+        }
+    }
+    let mut reach = one;
+    for (&size, &step) in sizes.iter().zip(&steps) {
+        let last = b.exprs().sub(size, one);
+        let last = b.exprs().mul(last, step);
+        reach = b.exprs().add(reach, last);
+    }
+    let buffer = b.input(name, input, template.fusion.tensors[template.x].dtype, reach, layout.align);
+    Ok(Placed { buffer, extents: sizes.to_vec(), steps })
+}
+
+/// A result, whose axes lie in an order.
+fn dense(
+    b: &mut KernelBuilder,
+    template: &Template,
+    number: usize,
+    output: &Output,
+    extents: &[ExprId],
+    fact_of: impl Fn(usize) -> i64,
+) -> Placed {
+    let one = b.int(1);
+    let (mut inner, mut fact) = (one, 1);
+    let mut steps = vec![one; extents.len()];
+    for &axis in output.order.iter().rev() {
+        steps[axis] = inner;
+        let product = b.exprs().mul(inner, extents[axis]);
+        if product != inner {
+            inner = hoist(b, "inner", product);
+            fact = (fact * fact_of(axis)).min(MAX_FACT);
+            if fact > 1 {
+                b.assume_multiple_of(inner, fact);
+            }
+        }
+    }
+    let data = &template.fusion.tensors[output.tensor];
+    let buffer = b.output(identifier(&data.name), number as u32, data.dtype, inner, ALIGN);
+    Placed { buffer, extents: extents.to_vec(), steps }
 }

@@ -63,6 +63,7 @@ pub use lookup::{IndexAxes, Lookup};
 pub use movement::{AxisMap, Form, Library, Movement, Reads, ViewPlace, ViewRule};
 pub use py_form::{PyArgs, PyForm, PyResult};
 pub use row::{BuildFn, Need, OpParam, OpParamKind, OpRow, Primitive, ResultLayout, ScalarOp, StaysFn};
+pub(crate) use sort::NETWORK;
 pub use table::{all, find};
 
 pub(crate) use args::arity_error;

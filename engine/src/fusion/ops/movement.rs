@@ -74,6 +74,10 @@ pub enum Form {
     Groups,
     /// The elements of `x` along `dim` up to each one, combined.
     Scan(ReduceOp),
+    /// The positions of the elements of `x` along `dim` in order.
+    Sort,
+    /// The first of the elements of `x` along `dim` in order, and their positions.
+    Top,
 }
 
 /// Which elements of its operands a primitive looks at.

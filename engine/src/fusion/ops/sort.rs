@@ -10,7 +10,7 @@ use super::call::Attr;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
 use super::draft::CallDraft;
 use super::extents;
-use super::movement::{AxisMap, Movement};
+use super::movement::{AxisMap, Form, Movement};
 use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, flag, int, on, req};
 use crate::array::{View, clone_strides, fold_index, parallel};
 use crate::diag::{Diagnostic, Result, code};
@@ -19,6 +19,9 @@ use crate::fusion::meta::Shape;
 use crate::fusion::{FusionBuilder, Operand};
 use crate::num::DType;
 use std::cmp::Ordering;
+
+/// Places of the network that sorts short lines.
+pub(crate) const NETWORK: i64 = network::WIDTH as i64;
 
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
@@ -30,7 +33,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: ResultLayout::Custom(argsort_layout),
             eval: argsort_eval,
             decompose: None,
-            movement: Movement::LIBRARY.axes(AxisMap::Same).positions(0),
+            movement: Movement::LIBRARY.axes(AxisMap::Same).positions(0).form(Form::Sort),
         },
         "The positions along an axis in ascending order of their elements.",
         "N§2, PyTorch argsort",
@@ -50,7 +53,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: ResultLayout::Dense,
             eval: topk_eval,
             decompose: None,
-            movement: Movement::LIBRARY.axes(AxisMap::Except("dim")).positions(1),
+            movement: Movement::LIBRARY.axes(AxisMap::Except("dim")).positions(1).form(Form::Top),
         },
         "The k greatest (least) elements along an axis and their positions, those of the least of them last.",
         "N§2, PyTorch topk",

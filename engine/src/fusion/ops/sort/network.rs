@@ -7,7 +7,7 @@
 //! wiring is run.
 
 /// The widest line that the network sorts.
-pub(super) const WIDTH: usize = 32;
+pub(in crate::fusion::ops) const WIDTH: usize = 32;
 
 /// Sorts a line of at most [`WIDTH`] items. `before` says that one item must
 /// stand before another; it is false for equal ones.
