@@ -1,6 +1,6 @@
 //! What has no element, or is made of none, is filled and not computed: results without
 //! elements, a reduction over nothing (its initial value), a product over nothing (0), a
-//! padded nothing (the padding), groups of nothing (0).
+//! padded nothing (the padding), groups of nothing (0), a tensor into which nothing is put (itself).
 
 use super::make::{extents, tensor};
 use super::whole::{ChangeAll, Changes, Whole, call, operand};
@@ -17,6 +17,8 @@ pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
 enum Fill {
     Number(Value),
     Operand(Operand),
+    /// With the elements of a tensor of its sizes.
+    Copy(TensorId),
 }
 
 fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<ChangeAll<'a>> {
@@ -31,6 +33,10 @@ fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<ChangeAll<'a>> {
     Some(Box::new(move |r| {
         let made = fills.into_iter().map(|(output, fill)| {
             let value = match fill {
+                Fill::Copy(x) => {
+                    let x = r.tensor(x)?;
+                    return tensor(r.builder.set(x)?);
+                }
                 Fill::Number(value) => Src::Number(value),
                 Fill::Operand(Operand::Scalar(scalar)) => r.scalar(scalar).into(),
                 Fill::Operand(Operand::Tensor(tensor)) => r.tensor(tensor)?.into(),
@@ -44,6 +50,9 @@ fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<ChangeAll<'a>> {
 
 /// The value of all elements of a result that depends on no element.
 fn of_nothing(whole: &Whole<'_>, op: &Op) -> Option<Fill> {
+    if let (Some(_), [Operand::Tensor(x), Operand::Tensor(index), ..]) = (call(op, Form::Scatter), &op.inputs[..]) {
+        return whole.is_empty(*index).then_some(Fill::Copy(*x));
+    }
     let x = operand(op).filter(|x| whole.is_empty(*x))?;
     let dtype = whole.fusion.tensors[x].dtype;
     let is_product = |form: Form| call(op, form).is_some() && op.inputs.len() == 2 && has_no_terms(whole, x);

@@ -110,15 +110,14 @@ impl Cone {
                 continue;
             }
             let dtype = fusion.tensors[op.output()].dtype;
-            let terms = terms_of_product(fusion, bindings, id);
-            cone.product = cone.product.max(terms.unwrap_or_default());
+            let terms = Terms::of(fusion, bindings, id);
+            match terms {
+                Some(Terms::Multiplied(n)) => cone.product = cone.product.max(n),
+                Some(Terms::Combined(n)) => cone.reduction = cone.reduction.max(n),
+                None => {}
+            }
             // Moving elements does not round them.
-            if (dtype.is_float() || dtype.is_complex())
-                && (op.kind.is_elementwise()
-                    || matches!(op.kind, OpKind::Reduce { .. })
-                    || terms.is_some()
-                    || op.kind.scanned().is_some())
-            {
+            if (dtype.is_float() || dtype.is_complex()) && (op.kind.is_elementwise() || terms.is_some()) {
                 cone.coarsest = coarser(cone.coarsest, dtype);
                 if op.output() != output {
                     cone.coarsest_inside = coarser(cone.coarsest_inside, dtype);
@@ -126,26 +125,35 @@ impl Cone {
             }
             for operand in fusion.tensor_inputs(id) {
                 needed[operand.index()] = true;
-                if let Some(axis) = op.kind.scanned() {
-                    cone.reduction = cone.reduction.max(bindings.sizes(fusion, operand)[axis]);
-                }
-                if let OpKind::Reduce { axes, .. } = &op.kind {
-                    let sizes = bindings.sizes(fusion, operand);
-                    let terms = axes.iter().fold(1i64, |n, &axis| n.saturating_mul(sizes[axis as usize]));
-                    cone.reduction = cone.reduction.max(terms);
-                }
             }
         }
         cone
     }
 }
 
-/// How many terms an element of a product of matrices sums, if the operation is one.
-fn terms_of_product(fusion: &Fusion, bindings: &Bindings, op: OpId) -> Option<i64> {
-    let OpKind::Call(call) = &fusion.ops[op].kind else { return None };
-    let is_product = matches!(call.movement().form, Some(Form::Matmul | Form::Linear));
-    let left = fusion.tensor_inputs(op).next().filter(|_| is_product)?;
-    bindings.sizes(fusion, left).last().copied()
+/// How many terms the longest element of an operation's result is made of.
+#[derive(Clone, Copy)]
+enum Terms {
+    /// Products that are summed.
+    Multiplied(i64),
+    /// Elements of a reduction, or of a scan.
+    Combined(i64),
+}
+
+impl Terms {
+    fn of(fusion: &Fusion, bindings: &Bindings, op: OpId) -> Option<Self> {
+        let sizes = bindings.sizes(fusion, fusion.tensor_inputs(op).next()?);
+        match &fusion.ops[op].kind {
+            OpKind::Reduce { axes, .. } => {
+                let terms = axes.iter().fold(1i64, |n, &axis| n.saturating_mul(sizes[axis as usize]));
+                Some(Self::Combined(terms))
+            }
+            OpKind::Call(call) if matches!(call.movement().form, Some(Form::Matmul | Form::Linear)) => {
+                Some(Self::Multiplied(*sizes.last()?))
+            }
+            kind => Some(Self::Combined(sizes[kind.scanned()?])),
+        }
+    }
 }
 
 /// An element that does not match.

@@ -6,7 +6,8 @@
 
 use super::executor::Call;
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::{self, Bindings, Fusion, OpId, Operand, TensorId};
+use crate::fusion::ops::Form;
+use crate::fusion::{self, Bindings, Fusion, Op, OpId, OpKind, Operand, TensorId};
 use crate::program::{Launch, ValueId};
 use crate::refeval;
 use crate::tensor::{Arg, ArgMeta, HostTensor};
@@ -20,7 +21,7 @@ pub(super) fn check(call: &Call<'_>, launch: &Launch, read: Read<'_>) -> Result<
     let segment = &call.program.segments.segments[launch.segment];
     let decomposed = fusion::decomposes(&segment.fusion).then(|| fusion::decompose(&segment.fusion)).transpose()?;
     let fusion = decomposed.as_ref().map_or(&*segment.fusion, |decomposed| &decomposed.fusion);
-    if !fusion.ops.values().any(|op| op.kind.lookup().is_some()) {
+    if !fusion.ops.values().any(|op| Places::of(op).is_some()) {
         return Ok(());
     }
     let metas: Vec<ArgMeta> = call.args.iter().map(Arg::meta).collect();
@@ -36,6 +37,25 @@ pub(super) fn check(call: &Call<'_>, launch: &Launch, read: Read<'_>) -> Result<
     fusion.ops.ids().try_for_each(|op| checker.check(op))
 }
 
+/// Places along an axis of a tensor that another one holds.
+struct Places {
+    of: Operand,
+    index: Operand,
+    axis: usize,
+}
+
+impl Places {
+    /// Those that an operation reads or writes.
+    fn of(op: &Op) -> Option<Self> {
+        if let Some(lookup) = op.kind.lookup() {
+            return Some(Self { of: op.inputs[lookup.table], index: op.inputs[lookup.index], axis: lookup.axis });
+        }
+        let OpKind::Call(call) = &op.kind else { return None };
+        let is_written = call.movement().form == Some(Form::Last);
+        is_written.then(|| Self { of: Operand::Tensor(op.output()), index: op.inputs[0], axis: call.axis("dim") })
+    }
+}
+
 /// The fusion of a launch, and what it is given.
 struct Checker<'a> {
     fusion: &'a Fusion,
@@ -48,14 +68,13 @@ struct Checker<'a> {
 impl Checker<'_> {
     fn check(&self, op: OpId) -> Result<()> {
         let data = &self.fusion.ops[op];
-        let Some(lookup) = data.kind.lookup() else { return Ok(()) };
-        let [Operand::Tensor(table), Operand::Tensor(index)] = [lookup.table, lookup.index].map(|at| data.inputs[at])
-        else {
+        let Some(places) = Places::of(data) else { return Ok(()) };
+        let [Operand::Tensor(of), Operand::Tensor(index)] = [places.of, places.index] else {
             return Err(Diagnostic::bug(format!("{} looks no tensor up", data.kind.name())));
         };
-        let size = self.bindings.sizes(self.fusion, table)[lookup.axis];
+        let size = self.bindings.sizes(self.fusion, of)[places.axis];
         let index = self.value(index)?;
-        fusion::ops::check_positions(data.kind.name(), &index, lookup.axis, size)
+        fusion::ops::check_positions(data.kind.name(), &index, places.axis, size)
     }
 
     /// A tensor as the reference computes it.

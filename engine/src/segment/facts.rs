@@ -210,7 +210,9 @@ fn is_product(op: &Op) -> bool {
     matches!(&op.kind, OpKind::Call(call) if matches!(call.movement().form, Some(Form::Matmul | Form::Linear)))
 }
 
-/// Whether kernels take an operation, on some types: of calls, those that make random numbers, look up, pad or join.
+/// Whether kernels take an operation together with others, on some types: of calls, those that make random numbers, look
+/// up, pad or join. One that it refuses is a segment of its own, for which [`Template`](crate::template::Template) may
+/// have a kernel.
 pub(super) fn kernels_take(kind: &OpKind) -> bool {
     match kind {
         OpKind::Call(call) => call.row.random.is_some() || call.lookup().is_some() || widens(kind),

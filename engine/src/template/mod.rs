@@ -6,7 +6,9 @@
 //!
 //! Invariant: a kernel writes each element of its results, and reads nothing else than its operand.
 
+mod last;
 mod scan;
+mod share;
 mod sort;
 mod walk;
 
@@ -37,6 +39,8 @@ enum Kind {
     Scan(ReduceOp),
     /// Its elements in order, or the first of them.
     Sort(sort::Sort),
+    /// Who writes its places last.
+    Last,
 }
 
 /// A result that leaves the kernel.
@@ -57,6 +61,8 @@ pub enum Shape {
     Scan(scan::Shape),
     /// Of elements in order.
     Sort(sort::Shape),
+    /// Of last positions.
+    Last(last::Shape),
 }
 
 impl Template {
@@ -72,6 +78,7 @@ impl Template {
             Form::Scan(_) if dtype.is_float() && dtype.bits() <= 8 => return None,
             Form::Scan(combine) => Kind::Scan(combine),
             Form::Sort | Form::Top => Kind::Sort(sort::Sort::of(call)),
+            Form::Last => Kind::Last,
             _ => return None,
         };
         let is_given = fusion.inputs.contains(&Operand::Tensor(x));
@@ -93,6 +100,7 @@ impl Template {
         match self.kind {
             Kind::Scan(_) => "scan",
             Kind::Sort(_) => "sort",
+            Kind::Last => "last",
         }
     }
 
@@ -106,16 +114,22 @@ impl Template {
         // One element without an axis is a line.
         let length_of = |sizes: &[i64]| sizes.get(self.axis).copied().unwrap_or(1);
         let length = length_of(&sizes);
+        let rows = sizes.iter().product::<i64>() / length;
         match self.kind {
             Kind::Scan(_) => {
                 let is_innermost = sizes.iter().skip(self.axis + 1).all(|size| *size == 1);
                 let vector = is_innermost.then(|| walk::vector(self, class));
-                Ok(Shape::Scan(scan::shape(length, vector)))
+                Ok(Shape::Scan(scan::shape(device, rows, length, vector)))
             }
             Kind::Sort(sort) => {
-                let lines = sizes.iter().product::<i64>() / length;
                 let kept = self.outputs.iter().map(|output| length_of(&bindings.sizes(&self.fusion, output.tensor)));
-                Ok(Shape::Sort(sort::shape(device, sort, lines, length, kept.max().unwrap_or(length))?))
+                let dtype = self.fusion.tensors[self.x].dtype;
+                let sizes = [rows, length, kept.max().unwrap_or(length)];
+                Ok(Shape::Sort(sort::shape(device, sort, dtype, sizes)?))
+            }
+            Kind::Last => {
+                let places = self.outputs.iter().map(|output| length_of(&bindings.sizes(&self.fusion, output.tensor)));
+                Ok(Shape::Last(last::shape(device, [rows, length, places.max().unwrap_or(0)])?))
             }
         }
     }
@@ -125,6 +139,7 @@ impl Template {
         let mut kernel = match (self.kind, shape) {
             (Kind::Scan(op), Shape::Scan(shape)) => scan::kernel(self, op, shape, class)?,
             (Kind::Sort(sort), Shape::Sort(shape)) => sort::kernel(self, sort, shape, class)?,
+            (Kind::Last, Shape::Last(shape)) => last::kernel(self, shape, class)?,
             _ => return Err(Diagnostic::bug("a kernel is asked for in the shape of another one")),
         };
         kernel::add_reciprocals(&mut kernel);
@@ -163,6 +178,7 @@ impl std::fmt::Display for Shape {
         match self {
             Self::Scan(shape) => shape.fmt(f),
             Self::Sort(shape) => shape.fmt(f),
+            Self::Last(shape) => shape.fmt(f),
         }
     }
 }

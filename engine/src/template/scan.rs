@@ -1,4 +1,6 @@
-//! The kernel of a scan: blocks go through their rows tile by tile, and carry what is behind them in registers.
+//! The kernel of a scan: blocks go through their rows tile by tile, and carry what is behind them in registers. Where rows
+//! are long and few, several blocks share each of them: each goes through its chunk twice, first for what the chunk comes
+//! to, and when all blocks have told that, from what all chunks before come to on.
 //!
 //! Of a tile each thread holds `items` elements, vector by vector; those of a warp's vectors are a slab. Their prefixes
 //! are made in steps: within a vector, over the lanes of a warp and slab after slab, over the threads or warps that share
@@ -6,10 +8,14 @@
 //! combined in a larger one, sums of tiles in `f64`, and each prefix is rounded once.
 
 use super::Template;
+use super::share;
 use super::walk::{Lines, Walk};
 use crate::diag::{Diagnostic, Result};
-use crate::kernel::{BufId, CacheHint, Dim, ExprId, Kernel, KernelBuilder, Launch, Scope, ShuffleMode, Unroll};
+use crate::kernel::{
+    BufId, CacheHint, Dim, ExprId, IndexOp, Kernel, KernelBuilder, Launch, Scope, ShuffleMode, Unroll,
+};
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, eval};
+use crate::options::DeviceDesc;
 use crate::schedule::ArgClass;
 
 /// Lanes of a warp.
@@ -19,9 +25,18 @@ const ITEMS: i64 = 8;
 /// Warps of a block, at least where rows are short and at most where they are long.
 const WARPS: [i64; 2] = [8, 16];
 
-/// How the threads of a kernel share a scan, by sizes.
+/// How blocks and their threads share a scan, by sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Shape {
+pub struct Shape {
+    /// How the threads of a block do.
+    pub threads: Threads,
+    /// Blocks that share a row.
+    pub chunks: u32,
+}
+
+/// How the threads of a block share a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Threads {
     /// Lanes of warps lie along the scanned axis: that many warps of a row, rows of a block, and elements of a
     /// thread.
     Along {
@@ -46,12 +61,13 @@ pub enum Shape {
 
 impl std::fmt::Display for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Along { warps, rows, items, vector } => {
-                write!(f, "along warps {warps} rows {rows} items {items} vector {vector}")
+        match self.threads {
+            Threads::Along { warps, rows, items, vector } => {
+                write!(f, "along warps {warps} rows {rows} items {items} vector {vector}")?;
             }
-            Self::Across { parts, items } => write!(f, "across parts {parts} items {items}"),
+            Threads::Across { parts, items } => write!(f, "across parts {parts} items {items}")?,
         }
+        if self.chunks > 1 { write!(f, " chunks {}", self.chunks) } else { Ok(()) }
     }
 }
 
@@ -60,19 +76,33 @@ fn power(n: i64, most: i64) -> i64 {
     n.clamp(1, most).unsigned_abs().next_power_of_two() as i64
 }
 
-/// The shape for rows of a length. They lie along the innermost axis, in vectors of so many elements at most, or not.
-pub(super) fn shape(length: i64, innermost: Option<i64>) -> Shape {
+/// The shape for so many rows of a length. They lie along the innermost axis, in vectors of so many elements at most, or not.
+pub(super) fn shape(device: &DeviceDesc, rows: i64, length: i64, innermost: Option<i64>) -> Shape {
+    let threads = threads(length, innermost);
+    let (of_block, tile) = match threads {
+        Threads::Along { warps, rows, items, .. } => (rows.into(), LANES * i64::from(warps * items)),
+        Threads::Across { parts, items } => (LANES, i64::from(parts * items)),
+    };
+    let blocks = (rows + of_block - 1) / of_block;
+    // Going through a chunk twice is worth it where multiprocessors have nothing to do otherwise.
+    let room = i64::from(share::LARGE.blocks(device, i64::MAX)) / blocks;
+    let chunks = if room > 1 { room.min(length / tile).max(1) } else { 1 };
+    Shape { threads, chunks: chunks as u32 }
+}
+
+/// How the threads of a block share rows of a length.
+fn threads(length: i64, innermost: Option<i64>) -> Threads {
     let [few, many] = WARPS;
     let wide = |n: i64| n as u32;
     let over = |n: i64, by: i64| (n + by - 1) / by;
     let Some(vector) = innermost else {
         let items = power(length, ITEMS);
-        return Shape::Across { parts: wide(power(over(length, items), many)), items: wide(items) };
+        return Threads::Across { parts: wide(power(over(length, items), many)), items: wide(items) };
     };
     let vector = vector.min(power(over(length, LANES), ITEMS));
     let items = vector * power(over(length, LANES * vector), ITEMS / vector);
     let warps = power(over(length, items * LANES), many);
-    Shape::Along { warps: wide(warps), rows: wide((few / warps).max(1)), items: wide(items), vector: wide(vector) }
+    Threads::Along { warps: wide(warps), rows: wide((few / warps).max(1)), items: wide(items), vector: wide(vector) }
 }
 
 pub(super) fn kernel(template: &Template, op: ReduceOp, shape: Shape, class: &ArgClass) -> Result<Kernel> {
@@ -83,21 +113,27 @@ pub(super) fn kernel(template: &Template, op: ReduceOp, shape: Shape, class: &Ar
     let [result] = walk.to[..] else { return Err(Diagnostic::bug("a scan has one result")) };
     let work = template.fusion.tensors[template.x].dtype.compute();
     let identity = b.exprs().value(eval::reduce_identity(op, work), work);
-    let (lanes, parts, rows, items, vector) = match shape {
-        Shape::Along { warps, rows, items, vector } => (LANES, warps.into(), rows.into(), items.into(), vector.into()),
-        Shape::Across { parts, items } => (1, parts.into(), LANES, items.into(), items.into()),
+    let (lanes, parts, rows, items, vector) = match shape.threads {
+        Threads::Along { warps, rows, items, vector } => {
+            (LANES, warps.into(), rows.into(), items.into(), vector.into())
+        }
+        Threads::Across { parts, items } => (1, parts.into(), LANES, items.into(), items.into()),
     };
+    let chunks = i64::from(shape.chunks);
     // Sums go up and down, and what all tiles come to is rounded as often as there are tiles.
     let carried = if op == ReduceOp::Sum && work == DType::F32 { DType::F64 } else { work };
-    let scan = Scan { op, work, carried, walk, result, identity, lanes, parts, rows, items, vector };
+    let scan = Scan { op, work, carried, walk, result, identity, chunks, lanes, parts, rows, items, vector };
     scan.body(&mut b);
     let per_block = b.int(rows);
     let blocks = b.exprs().ceil_div(scan.walk.rows, per_block);
-    let one = b.int(1);
+    let (chunks, one) = (b.int(chunks), b.int(1));
+    let blocks = b.exprs().mul(blocks, chunks);
+    let cooperative = shape.chunks > 1;
     let block = [LANES, parts, if lanes == 1 { 1 } else { rows }];
     let max_threads = block.iter().product::<i64>() as u32;
     let block = block.map(|n| b.int(n));
-    Ok(b.finish(Launch { grid: [blocks, one, one], block, max_threads, min_blocks: 1, cooperative: false }))
+    let min_blocks = if cooperative { share::LARGE.together } else { 1 };
+    Ok(b.finish(Launch { grid: [blocks, one, one], block, max_threads, min_blocks, cooperative }))
 }
 
 /// How a scan is shared among the threads of a block.
@@ -106,6 +142,8 @@ struct Scan {
     /// The type in which elements are combined, and what changes nothing in it.
     work: DType,
     identity: ExprId,
+    /// Blocks that share a row.
+    chunks: i64,
     /// The type of what all tiles before come to.
     carried: DType,
     walk: Walk,
@@ -127,7 +165,11 @@ struct Place {
     lane: ExprId,
     part: ExprId,
     own_row: ExprId,
+    /// The row, and whether there is such a one.
+    row: ExprId,
     is_row: ExprId,
+    /// The chunk of the row that its block goes through.
+    chunk: ExprId,
     /// Where its row starts in the operand and in the result.
     starts: Vec<ExprId>,
 }
@@ -167,7 +209,62 @@ impl Scan {
         let tile = b.int(self.lanes * self.parts * self.items);
         let tiles = b.exprs().ceil_div(self.walk.from.length, tile);
         let tiles = b.let_("tiles", tiles);
-        b.count("tile", tiles, Unroll::No, |b, tiles_before| {
+        if self.chunks == 1 {
+            self.go_through(b, &place, &memory, [zero, tiles], true);
+            return;
+        }
+        let chunks = b.int(self.chunks);
+        let each = b.exprs().ceil_div(tiles, chunks);
+        let first = b.exprs().mul(place.chunk, each);
+        let first = b.exprs().index(IndexOp::Min, first, tiles);
+        let end = b.exprs().add(first, each);
+        let end = b.exprs().index(IndexOp::Min, end, tiles);
+        let range = [b.let_("first_tile", first), b.let_("end_tile", end)];
+        self.go_through(b, &place, &memory, range, false);
+        self.carry_chunks(b, &place, &memory, nothing);
+        self.go_through(b, &place, &memory, range, true);
+    }
+
+    /// Carries what all chunks before come to, when each block has told what its own one does.
+    fn carry_chunks(&self, b: &mut KernelBuilder, place: &Place, memory: &Memory, nothing: ExprId) {
+        let (zero, one, chunks) = (b.int(0), b.int(1), b.int(self.chunks));
+        let all = b.exprs().mul(self.walk.rows, chunks);
+        let totals = b.workspace("chunks", self.carried, all, 16, false);
+        let line = b.exprs().mul(place.row, chunks);
+        let line = b.let_("line", line);
+        let is_first = b.exprs().lt(place.lane, one);
+        let is_one = b.exprs().lt(place.part, one);
+        let is_one = b.exprs().and(is_first, is_one);
+        let is_one = b.exprs().and(place.is_row, is_one);
+        b.if_(is_one, |b| {
+            let own = b.exprs().add(line, place.chunk);
+            let total = b.load("chunk", memory.carry, zero);
+            b.store_hinted(totals, own, total, CacheHint::Global);
+        });
+        b.sync(Scope::Grid);
+        b.store(memory.carry, zero, nothing);
+        b.if_(place.is_row, |b| {
+            b.count("before", place.chunk, Unroll::No, |b, before| {
+                let slot = b.exprs().add(line, before);
+                let total = b.load_hinted("chunk", totals, slot, CacheHint::Global);
+                let held = b.load("held", memory.carry, zero);
+                let next = self.combine(b, held, total);
+                b.store(memory.carry, zero, next);
+            });
+        });
+    }
+
+    /// Goes through some tiles, and tells their prefixes or only carries what they come to.
+    fn go_through(
+        &self,
+        b: &mut KernelBuilder,
+        place: &Place,
+        memory: &Memory,
+        [first, end]: [ExprId; 2],
+        writes: bool,
+    ) {
+        let tile = b.int(self.lanes * self.parts * self.items);
+        b.for_("tile", (first, end, 1), Unroll::No, |b, tiles_before| {
             let first = b.exprs().mul(tiles_before, tile);
             let held = b.int(self.lanes * self.items);
             let skipped = b.exprs().mul(place.part, held);
@@ -176,10 +273,13 @@ impl Scan {
             let ahead = b.exprs().mul(place.lane, ahead);
             let first = b.exprs().add(first, ahead);
             let first = b.let_("first", first);
-            self.read(b, &place, &memory, first);
-            self.scan_own(b, &place, &memory);
-            self.exchange(b, &place, &memory);
-            self.write(b, &place, &memory, first);
+            self.read(b, place, memory, first);
+            self.scan_own(b, place, memory);
+            self.exchange(b, place, memory);
+            let before = self.carry(b, memory);
+            if writes {
+                self.write(b, place, memory, first, before);
+            }
         });
     }
 
@@ -190,14 +290,16 @@ impl Scan {
             b.exprs().cast(at, index)
         });
         let (lane, own_row) = if self.lanes == 1 { (b.int(0), x) } else { (x, z) };
-        let block = b.exprs().block_idx(Dim::X);
-        let block = b.exprs().cast(block, index);
-        let rows = b.int(self.rows);
+        let block = share::block(b);
+        let (rows, chunks) = (b.int(self.rows), b.int(self.chunks));
+        let chunk = b.exprs().rem(block, chunks);
+        let chunk = b.let_("chunk", chunk);
+        let block = b.exprs().div(block, chunks);
         let row = b.exprs().mul(block, rows);
         let row = b.exprs().add(row, own_row);
         let row = b.let_("row", row);
         let is_row = b.exprs().lt(row, self.walk.rows);
-        Place { lane, part, own_row, is_row, starts: self.walk.starts(b, row) }
+        Place { lane, part, own_row, row, is_row, chunk, starts: self.walk.starts(b, row) }
     }
 
     fn combine(&self, b: &mut KernelBuilder, before: ExprId, behind: ExprId) -> ExprId {
@@ -363,8 +465,8 @@ impl Scan {
         b.sync(Scope::Block);
     }
 
-    /// Prefixes of all tiles, and what the next one begins with.
-    fn write(&self, b: &mut KernelBuilder, place: &Place, memory: &Memory, first: ExprId) {
+    /// What comes before a thread's part of a tile in all; from here on that is what the next one begins with.
+    fn carry(&self, b: &mut KernelBuilder, memory: &Memory) -> ExprId {
         let zero = b.int(0);
         let carried = b.load("carried", memory.carry, zero);
         let tile = b.load("tile", memory.tile, zero);
@@ -374,7 +476,11 @@ impl Scan {
         let carried = b.exprs().cast(carried, self.work);
         let before = b.load("before", memory.before, zero);
         let before = self.combine(b, carried, before);
-        let before = b.let_("start", before);
+        b.let_("start", before)
+    }
+
+    /// Prefixes of a tile, with what comes before a thread's part of it.
+    fn write(&self, b: &mut KernelBuilder, place: &Place, memory: &Memory, first: ExprId, before: ExprId) {
         let (dtype, width) = (b.buffer(self.result.buffer).dtype, self.width());
         self.each(b, place, first, |b, number, at, is_inside| {
             let lanes = b.int(width.into());

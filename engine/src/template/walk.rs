@@ -5,6 +5,7 @@ use crate::diag::{Diagnostic, Result};
 use crate::fusion::{AxisKind, TensorId};
 use crate::kernel::{BufId, ExprId, KernelBuilder, MAX_ACCESS_BYTES};
 use crate::lower::{Scalars, hoist, identifier, input_name};
+use crate::num::DType;
 use crate::schedule::{ArgClass, TensorLayout};
 
 /// The largest power of two of which something is known to be a multiple.
@@ -62,15 +63,28 @@ pub(super) fn vector(template: &Template, class: &ArgClass) -> i64 {
 impl Walk {
     /// Declares parameters and memory.
     pub(super) fn new(b: &mut KernelBuilder, template: &Template, class: &ArgClass) -> Result<Self> {
+        Self::read_as(b, template, class, |dtype| dtype)
+    }
+
+    /// The same, but elements of a type are read and written as ones of another type of as many bits.
+    pub(super) fn read_as(
+        b: &mut KernelBuilder,
+        template: &Template,
+        class: &ArgClass,
+        memory: impl Fn(DType) -> DType,
+    ) -> Result<Self> {
         let input = template.input();
         let layout = class.layouts[input].as_ref().ok_or_else(|| Diagnostic::bug("a tensor is given as a scalar"))?;
         let mut scalars = Scalars::new(&template.fusion, class);
         let sizes = extents(b, template, &mut scalars, template.x)?;
-        let from = strided(b, template, layout, &sizes)?;
+        let dtype = memory(template.fusion.tensors[template.x].dtype);
+        let from = strided(b, template, layout, &sizes, dtype)?;
         let mut to = Vec::new();
         for (number, output) in template.outputs.iter().enumerate() {
             let extents = extents(b, template, &mut scalars, output.tensor)?;
-            to.push(dense(b, template, number, output, &extents, |axis| match extents[axis] == sizes[axis] {
+            let data = &template.fusion.tensors[output.tensor];
+            let name = (identifier(&data.name), memory(data.dtype));
+            to.push(dense(b, name, number, output, &extents, |axis| match extents[axis] == sizes[axis] {
                 true => layout.size_facts[axis],
                 false => 1,
             }));
@@ -136,7 +150,13 @@ fn extents(
 }
 
 /// The operand, which lies like this.
-fn strided(b: &mut KernelBuilder, template: &Template, layout: &TensorLayout, sizes: &[ExprId]) -> Result<Placed> {
+fn strided(
+    b: &mut KernelBuilder,
+    template: &Template,
+    layout: &TensorLayout,
+    sizes: &[ExprId],
+    dtype: DType,
+) -> Result<Placed> {
     let input = u32::try_from(template.input()).map_err(|_| Diagnostic::bug("an input without a number"))?;
     let name = input_name(&template.fusion, input);
     let one = b.int(1);
@@ -164,14 +184,14 @@ fn strided(b: &mut KernelBuilder, template: &Template, layout: &TensorLayout, si
         let last = b.exprs().mul(last, step);
         reach = b.exprs().add(reach, last);
     }
-    let buffer = b.input(name, input, template.fusion.tensors[template.x].dtype, reach, layout.align);
+    let buffer = b.input(name, input, dtype, reach, layout.align);
     Ok(Placed { buffer, extents: sizes.to_vec(), steps })
 }
 
 /// A result, whose axes lie in an order.
 fn dense(
     b: &mut KernelBuilder,
-    template: &Template,
+    (name, dtype): (String, DType),
     number: usize,
     output: &Output,
     extents: &[ExprId],
@@ -191,7 +211,6 @@ fn dense(
             }
         }
     }
-    let data = &template.fusion.tensors[output.tensor];
-    let buffer = b.output(identifier(&data.name), number as u32, data.dtype, inner, ALIGN);
+    let buffer = b.output(name, number as u32, dtype, inner, ALIGN);
     Placed { buffer, extents: extents.to_vec(), steps }
 }

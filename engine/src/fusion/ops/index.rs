@@ -3,6 +3,8 @@
 //! An index that is out of range is refused when its value is read: kernels
 //! that do not look would reach memory of others.
 
+pub(super) mod put;
+
 use super::args::{Args, OpArg};
 use super::call::Attr;
 use super::cx::{EvalCx, LayoutCx, MetaCx};
@@ -90,8 +92,8 @@ pub(super) const ROWS: &[OpRow] = &[
             meta: scatter_meta,
             layout: ResultLayout::Dense,
             eval: scatter_eval,
-            decompose: None,
-            movement: Movement::LIBRARY,
+            decompose: Some(put::scatter_steps),
+            movement: Movement::LIBRARY.form(Form::Scatter),
         },
         "x with src in place of the elements that gather would take; of several at one place the last.",
         "N§2, PyTorch scatter",

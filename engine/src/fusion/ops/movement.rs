@@ -76,6 +76,10 @@ pub enum Form {
     Scan(ReduceOp),
     /// The positions of the elements of `x` along `dim` in order.
     Sort,
+    /// `x` with elements of `src` where `index` says.
+    Scatter,
+    /// Of each place along `dim` the last position along it at which `index` holds it.
+    Last,
     /// The first of the elements of `x` along `dim` in order, and their positions.
     Top,
 }

@@ -1,31 +1,35 @@
-//! The kernels of orders: lines of elements are sorted with their positions in shared memory, long ones as tiles that are
-//! merged.
+//! The kernels of orders: warps sort lines, or tiles of long ones, in their registers.
 //!
-//! Elements are compared in a type that holds them; NaN is the greatest. A line that fits shared memory is sorted there
-//! by a bitonic network ([`network`]). Of a longer one the tiles are, by all blocks in turn, and each pass merges pairs of
-//! runs of a workspace into the other one ([`merge`]). Where only the first elements are asked for, runs keep no more.
+//! An element and its position are one integer where they fit one ([`words`]), and those of a line of at most [`TILE`] lie
+//! in the registers of a warp, which a network of shuffles sorts ([`warp`]). Of a longer line all blocks sort the tiles
+//! ([`tiles`]). Of these runs they merge pairs, or, where few elements are asked for, take the first ones of each, and
+//! sort these again as lines of their own.
 //!
-//! What equal elements come to follows from the [`Stage`]s: by position, or as the wires of the network of
+//! What equal elements come to follows from the [`Stages`]: by position, or as the wires of the network of
 //! [`NETWORK`] places lie, as the reference has it.
 
-mod merge;
-mod network;
+mod tiles;
+mod warp;
+mod words;
 
 use super::Template;
+use super::share::{self, Share};
 use super::walk::Walk;
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::ops::{Call, Form, NETWORK};
-use crate::kernel::{BufId, Dim, ExprId, Kernel, KernelBuilder, Launch, Scope, Unroll};
-use crate::num::{BinaryOp, DType, UnaryOp, Value};
+use crate::kernel::{Dim, ExprId, Kernel, KernelBuilder, Launch, ShuffleMode};
+use crate::num::DType;
 use crate::options::DeviceDesc;
 use crate::schedule::ArgClass;
+use warp::{LANES, Line, Order};
+use words::{Item, Words};
 
-/// Elements that a block sorts in shared memory.
+/// Elements that a warp sorts in its registers.
 const TILE: i64 = 1024;
-/// Threads of a block that sorts short lines, at least.
-const THREADS: i64 = 256;
-/// Blocks of a multiprocessor that wait for each other.
-const TOGETHER: u32 = 2;
+/// Where no more are asked for, runs hold only as many.
+const FEW: i64 = TILE / 4;
+/// Warps of a block.
+const WARPS: i64 = share::SMALL.threads / LANES;
 
 /// An operation that orders elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,34 +56,39 @@ enum Ends {
 /// How the threads of a kernel share a sort, and how equal elements lie in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
+    /// How an element is held.
+    form: words::Form,
     /// Who sorts a line.
-    pub room: Room,
+    room: Room,
     /// What is done to it, one after the other.
-    pub stages: Stages,
+    stages: Stages,
 }
 
 /// Who sorts a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Room {
-    /// One block each, several a block where they are short.
-    Block {
-        /// Places of a line in shared memory.
-        width: u32,
-        /// Lines of a block.
-        lines: u32,
-    },
+enum Room {
+    /// A warp, of which each lane holds so many items.
+    Warp { each: u32 },
     /// All blocks all lines, tile by tile.
-    Grid {
-        /// How often runs are merged.
-        passes: u32,
-        /// Blocks that run at once.
-        blocks: u32,
-    },
+    Grid(Tiles),
+}
+
+/// How tiles are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Tiles {
+    /// Elements of a tile that are kept.
+    run: u32,
+    /// How often those are sorted again as lines.
+    rounds: u32,
+    /// How often pairs of runs are merged.
+    passes: u32,
+    /// Blocks that run at once.
+    blocks: u32,
 }
 
 /// The stages of a sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Stages {
+enum Stages {
     /// Elements by value, equal ones by position.
     Ordered,
     /// By value alone, through the wires of the network.
@@ -88,17 +97,6 @@ pub enum Stages {
     Gathered,
     /// The same, then by value alone through the wires of the network.
     GatheredWired,
-}
-
-/// Which of two elements comes first.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Order {
-    /// The one of less value, or of the lower position if these are equal.
-    Total,
-    /// The one of less value.
-    Value,
-    /// One that comes before the last of the kept ones, or the one of the lower position if both do or neither does.
-    Gathered { last: ExprId },
 }
 
 impl Sort {
@@ -112,318 +110,243 @@ impl Sort {
         };
         Self { descending: call.flag(if is_top { "largest" } else { "descending" }), ends }
     }
-}
 
-/// The shape for so many lines of a length, of which so many elements are kept.
-pub(super) fn shape(device: &DeviceDesc, sort: Sort, lines: i64, length: i64, kept: i64) -> Result<Shape> {
-    if i32::try_from(length).is_err() {
-        let message = format!("a line of {length} elements, whose positions are no i32, is not sorted by a kernel");
-        return Err(Diagnostic::unsupported(code::OP_NOT_LOWERED, message));
-    }
-    let stages = match sort.ends {
-        Ends::Unstable if length <= NETWORK => Stages::Wired,
-        Ends::Stable | Ends::Unstable => Stages::Ordered,
-        Ends::Top if kept > NETWORK => Stages::Ordered,
-        Ends::Top | Ends::TopUnsorted if kept == 1 => Stages::Ordered,
-        Ends::Top => Stages::GatheredWired,
-        Ends::TopUnsorted => Stages::Gathered,
-    };
-    if length > TILE && kept > TILE && stages == Stages::Gathered {
-        let message = format!("the first {kept} elements of a line in no order: a kernel gathers {TILE} at most");
-        return Err(Diagnostic::unsupported(code::OP_NOT_LOWERED, message).note("ask for them `sorted`"));
-    }
-    let room = if length <= TILE {
-        let width = (length.unsigned_abs().next_power_of_two() as i64).max(NETWORK);
-        Room::Block { width: width as u32, lines: (2 * THREADS / width).clamp(1, TILE) as u32 }
-    } else {
-        let tiles = (length + TILE - 1) / TILE;
-        let passes = tiles.unsigned_abs().next_power_of_two().trailing_zeros();
-        let work = lines.saturating_mul(tiles).min((device.sm_count * TOGETHER).into());
-        Room::Grid { passes, blocks: work as u32 }
-    };
-    Ok(Shape { room, stages })
-}
-
-pub(super) fn kernel(template: &Template, sort: Sort, shape: Shape, class: &ArgClass) -> Result<Kernel> {
-    let index = if class.index64 { DType::I64 } else { DType::I32 };
-    let mut b = KernelBuilder::new(if sort.descending { "down" } else { "up" }, index);
-    b.set_origin(Some(template.fusion.outputs[0]), "sort");
-    let walk = Walk::new(&mut b, template, class)?;
-    let dtype = template.fusion.tensors[template.x].dtype;
-    let (threads, lines, width) = match shape.room {
-        Room::Block { width, lines } => (lines * width / 2, i64::from(lines), i64::from(width)),
-        Room::Grid { .. } => ((TILE / 2) as u32, 1, TILE),
-    };
-    let work = compared(dtype);
-    let tile = Tile {
-        keys: b.shared("keys", work, lines * width, 16),
-        places: b.shared("places", DType::I32, lines * width, 16),
-        width,
-        lines,
-    };
-    let kept = match walk.to.first() {
-        Some(result) => result.length,
-        None => return Err(Diagnostic::bug("nobody asks for the order")),
-    };
-    let results = template.outputs.iter().map(|output| output.result + usize::from(sort.is_argsort())).collect();
-    let sorter = Sorter { walk, descending: sort.descending, work, kept, results, tile, stages: shape.stages };
-    let one = b.int(1);
-    let (grid, cooperative) = match shape.room {
-        Room::Block { .. } => {
-            sorter.in_block(&mut b);
-            let lines = b.int(lines);
-            (b.exprs().ceil_div(sorter.walk.rows, lines), false)
+    fn stages(self, length: i64, kept: i64) -> Stages {
+        match self.ends {
+            Ends::Unstable if length <= NETWORK => Stages::Wired,
+            Ends::Stable | Ends::Unstable => Stages::Ordered,
+            Ends::Top if kept > NETWORK => Stages::Ordered,
+            Ends::Top | Ends::TopUnsorted if kept == 1 => Stages::Ordered,
+            Ends::Top => Stages::GatheredWired,
+            Ends::TopUnsorted => Stages::Gathered,
         }
-        Room::Grid { passes, blocks } => {
-            merge::emit(&sorter, &mut b, passes, blocks);
-            (b.int(blocks.into()), true)
-        }
-    };
-    let block = [b.int(threads.into()), one, one];
-    let min_blocks = if cooperative { TOGETHER } else { 1 };
-    Ok(b.finish(Launch { grid: [grid, one, one], block, max_threads: threads, min_blocks, cooperative }))
-}
+    }
 
-impl Sort {
     /// Whether its only result is positions.
     fn is_argsort(self) -> bool {
         matches!(self.ends, Ends::Stable | Ends::Unstable)
     }
 }
 
-/// A type in which elements are compared.
-fn compared(dtype: DType) -> DType {
-    match dtype {
-        DType::F64 | DType::I64 | DType::U64 => dtype,
-        DType::U32 => DType::I64,
-        _ if dtype.is_float() => DType::F32,
-        _ => DType::I32,
+/// The shape for lines of a length, of which so many elements are kept.
+pub(super) fn shape(device: &DeviceDesc, sort: Sort, dtype: DType, [lines, length, kept]: [i64; 3]) -> Result<Shape> {
+    if i32::try_from(length).is_err() {
+        let message = format!("a line of {length} elements, whose positions are no i32, is not sorted by a kernel");
+        return Err(Diagnostic::unsupported(code::OP_NOT_LOWERED, message));
     }
+    let stages = sort.stages(length, kept);
+    if kept > TILE && stages == Stages::Gathered {
+        let message = format!("the first {kept} elements of a line in no order: a kernel gathers {TILE} at most");
+        return Err(Diagnostic::unsupported(code::OP_NOT_LOWERED, message).note("ask for them `sorted`"));
+    }
+    let form = words::Form::of(dtype, length);
+    let power = |n: i64| n.unsigned_abs().next_power_of_two() as i64;
+    if length <= TILE {
+        let each = (power(length) / LANES).max(1);
+        return Ok(Shape { form, room: Room::Warp { each: each as u32 }, stages });
+    }
+    let of_line = |elements: i64| (elements + TILE - 1) / TILE;
+    let tiles = of_line(length);
+    let blocks = share::SMALL.blocks(device, lines.saturating_mul(tiles) / WARPS);
+    let (run, rounds, passes) = if kept <= FEW {
+        // What one warp holds is sorted last of all.
+        let run = power(kept).max(LANES);
+        let runs = |tiles: &i64| (*tiles > 1).then(|| of_line(tiles * run));
+        (run, std::iter::successors(Some(of_line(tiles * run)), runs).count() - 1, 0)
+    } else {
+        (TILE, 0, power(tiles).trailing_zeros())
+    };
+    let tiles = Tiles { run: run as u32, rounds: rounds as u32, passes, blocks };
+    Ok(Shape { form, room: Room::Grid(tiles), stages })
 }
 
-/// The shared memory of a block: elements and their positions, line by line. A position that is not less than the length
-/// of the line is of no element.
-struct Tile {
-    keys: BufId,
-    places: BufId,
-    width: i64,
-    lines: i64,
+pub(super) fn kernel(template: &Template, sort: Sort, shape: Shape, class: &ArgClass) -> Result<Kernel> {
+    let index = if class.index64 { DType::I64 } else { DType::I32 };
+    let mut b = KernelBuilder::new(if sort.descending { "down" } else { "up" }, index);
+    b.set_origin(Some(template.fusion.outputs[0]), "sort");
+    let walk = Walk::read_as(&mut b, template, class, words::bits_of)?;
+    let dtype = template.fusion.tensors[template.x].dtype;
+    let kept = match walk.to.first() {
+        Some(result) => result.length,
+        None => return Err(Diagnostic::bug("nobody asks for the order")),
+    };
+    let is_position = template.outputs.iter().map(|output| sort.is_argsort() || output.result == 1).collect();
+    let words = Words { form: shape.form, dtype, descending: sort.descending };
+    let each = match shape.room {
+        Room::Warp { each } => each.into(),
+        Room::Grid(_) => TILE / LANES,
+    };
+    let (lane, warp) = (share::thread(&mut b, Dim::X), share::thread(&mut b, Dim::Y));
+    let line = Line { words, items: words.local(&mut b, each), each, lane };
+    let sorter = Sorter { walk, line, kept, is_position, stages: shape.stages };
+    let (lanes, warps, one) = (b.int(LANES), b.int(WARPS), b.int(1));
+    let (blocks, cooperative) = match shape.room {
+        Room::Warp { .. } => {
+            let first = share::block(&mut b);
+            let first = b.exprs().mul(first, warps);
+            let row = b.exprs().add(first, warp);
+            let row = b.let_("row", row);
+            sorter.one_line(&mut b, row);
+            (b.exprs().ceil_div(sorter.walk.rows, warps), false)
+        }
+        Room::Grid(tiles) => {
+            let thread = b.exprs().mul(warp, lanes);
+            let thread = b.exprs().add(thread, lane);
+            let share = Share::new(&mut b, share::SMALL, tiles.blocks, thread);
+            tiles::emit(&sorter, &mut b, tiles, &share, warp);
+            (share.blocks, true)
+        }
+    };
+    let max_threads = share::SMALL.threads as u32;
+    let min_blocks = if cooperative { share::SMALL.together } else { 1 };
+    let (grid, block) = ([blocks, one, one], [lanes, warps, one]);
+    Ok(b.finish(Launch { grid, block, max_threads, min_blocks, cooperative }))
 }
 
 /// What emits a sort.
 struct Sorter {
     walk: Walk,
-    descending: bool,
-    /// The type of keys.
-    work: DType,
+    line: Line,
     /// How many elements of a line are kept.
     kept: ExprId,
-    /// For each output whether it holds values, 0, or positions, 1.
-    results: Vec<usize>,
-    tile: Tile,
+    /// For each output whether it holds positions, else elements.
+    is_position: Vec<bool>,
     stages: Stages,
 }
 
-/// A thread's part of a line in shared memory.
-#[derive(Clone, Copy)]
-struct Seat {
-    /// Among the threads of the line.
-    thread: ExprId,
-    /// Where the line starts in shared memory.
-    start: ExprId,
-    /// Elements of the line that there are, as data.
-    length: ExprId,
-}
-
 impl Sorter {
-    /// Sorts lines that fit shared memory.
-    fn in_block(&self, b: &mut KernelBuilder) {
-        let thread = thread(b);
-        let per_line = b.int(self.tile.width / 2);
-        let (own, thread) = (b.exprs().div(thread, per_line), b.exprs().rem(thread, per_line));
-        let (own, thread) = (b.let_("own", own), b.let_("t", thread));
-        let lines = b.int(self.tile.lines);
-        let block = block(b);
-        let row = b.exprs().mul(block, lines);
-        let row = b.exprs().add(row, own);
-        let row = b.let_("row", row);
+    /// Sorts a line that fits the registers of a warp.
+    fn one_line(&self, b: &mut KernelBuilder, row: ExprId) {
         let is_row = b.exprs().lt(row, self.walk.rows);
-        let width = b.int(self.tile.width);
-        let start = b.exprs().mul(own, width);
-        let start = b.let_("line", start);
-        let seat = Seat { thread, start, length: as_place(b, self.walk.from.length) };
         let starts = self.walk.starts(b, row);
         let zero = b.int(0);
-        self.load(b, seat, zero, is_row, starts[0]);
-        self.run_stages(b, seat);
-        self.write(b, seat, is_row, &starts[1..]);
+        self.load(b, zero, is_row, starts[0]);
+        if self.stages != Stages::Wired {
+            self.line.sort(b);
+        }
+        self.finish(b, is_row, &starts);
     }
 
-    /// The elements of a tile that starts somewhere in its line; where there is none, its position says so.
-    fn load(&self, b: &mut KernelBuilder, seat: Seat, first: ExprId, is_row: ExprId, start: ExprId) {
-        self.each(b, seat, |b, at, place| {
+    /// The elements of a line from one of them on, as many as there are and registers hold.
+    fn load(&self, b: &mut KernelBuilder, first: ExprId, is_row: ExprId, start: ExprId) {
+        self.fill(b, |b, at| {
             let along = b.exprs().add(first, at);
             let is_inside = b.exprs().lt(along, self.walk.from.length);
-            let is_inside = b.exprs().and(is_row, is_inside);
-            let nothing = b.exprs().value(zero_of(self.work), self.work);
-            b.store(self.tile.keys, place, nothing);
-            let position = as_place(b, along);
-            b.store(self.tile.places, place, position);
-            b.if_(is_inside, |b| {
+            (b.exprs().and(is_row, is_inside), move |b: &mut KernelBuilder| {
                 let ahead = b.exprs().mul(along, self.walk.from.step);
                 let index = b.exprs().add(start, ahead);
-                let x = b.load("x", self.walk.from.buffer, index);
-                let key = b.exprs().cast(x, self.work);
-                b.store(self.tile.keys, place, key);
-            });
+                let bits = b.load("x", self.walk.from.buffer, index);
+                self.line.words.item(b, bits, along)
+            })
         });
-        self.sync(b);
     }
 
-    /// All stages of a line that lies in shared memory.
-    fn run_stages(&self, b: &mut KernelBuilder, seat: Seat) {
+    /// Fills registers, neighbouring lanes with neighbouring items; where there is none, with nothing.
+    fn fill<F: FnOnce(&mut KernelBuilder) -> Item>(
+        &self,
+        b: &mut KernelBuilder,
+        item: impl FnOnce(&mut KernelBuilder, ExprId) -> (ExprId, F),
+    ) {
+        let lanes = b.int(LANES);
+        self.line.each(b, |b, j| {
+            let before = b.exprs().mul(j, lanes);
+            let at = b.exprs().add(before, self.line.lane);
+            let nothing = self.line.words.nothing(b);
+            self.line.set(b, j, nothing);
+            let (is_some, read) = item(b, at);
+            b.if_(is_some, |b| {
+                let item = read(b);
+                self.line.set(b, j, item);
+            });
+        });
+    }
+
+    /// Brings a line that is sorted into its final order, and writes its first elements.
+    fn finish(&self, b: &mut KernelBuilder, is_row: ExprId, starts: &[ExprId]) {
         match self.stages {
-            Stages::Ordered => network::sort(self, b, seat, self.tile.width, Order::Total),
-            Stages::Wired => network::sort(self, b, seat, NETWORK, Order::Value),
-            Stages::Gathered | Stages::GatheredWired => {
-                network::sort(self, b, seat, self.tile.width, Order::Total);
-                self.gather(b, seat);
+            Stages::Ordered => self.write_all(b, is_row, starts),
+            Stages::Gathered => {
+                self.line.gather(b, self.kept);
+                self.write_all(b, is_row, starts);
+            }
+            Stages::Wired => {
+                let item = self.line.spread(b);
+                let item = self.line.wired(b, item, Order::Key);
+                self.write(b, is_row, starts, self.line.lane, item);
+            }
+            Stages::GatheredWired => {
+                let (item, last) = self.first_items(b);
+                let item = self.line.wired(b, item, Order::Before(last));
+                let item = self.line.wired(b, item, Order::Key);
+                self.write(b, is_row, starts, self.line.lane, item);
             }
         }
     }
 
-    /// Brings the first elements of a sorted line into the order of their positions, but those that equal the last of
-    /// them behind the others, and on from there.
-    fn gather(&self, b: &mut KernelBuilder, seat: Seat) {
+    /// The kept items, one a lane, and the key of the last one.
+    fn first_items(&self, b: &mut KernelBuilder) -> (Item, ExprId) {
+        let words = self.line.words;
+        let item = self.line.spread(b);
+        let is_kept = b.exprs().lt(self.line.lane, self.kept);
+        let nothing = words.nothing(b);
+        let kept = words.choose(b, is_kept, item, nothing);
         let one = b.int(1);
         let last = b.exprs().sub(self.kept, one);
-        let last = b.exprs().add(seat.start, last);
-        let last = b.load("last", self.tile.keys, last);
-        self.each(b, seat, |b, at, place| {
-            let is_left = b.exprs().lt(at, self.kept);
-            b.if_else(is_left, |_| {}, |b| b.store(self.tile.places, place, seat.length));
-        });
-        self.sync(b);
-        let is_wired = self.stages == Stages::GatheredWired;
-        let width = if is_wired { NETWORK } else { self.tile.width };
-        network::sort(self, b, seat, width, Order::Gathered { last });
-        if is_wired {
-            network::sort(self, b, seat, NETWORK, Order::Value);
-        }
+        let last = b.exprs().cast(last, DType::I32);
+        let last = words.shuffle(b, item, ShuffleMode::Index, last);
+        (words.named(b, kept), words.key(b, last))
     }
 
     /// Writes the first elements of a line.
-    fn write(&self, b: &mut KernelBuilder, seat: Seat, is_row: ExprId, starts: &[ExprId]) {
-        self.each(b, seat, |b, at, place| {
-            let is_kept = b.exprs().lt(at, self.kept);
-            let is_kept = b.exprs().and(is_row, is_kept);
-            b.if_(is_kept, |b| {
-                let position = b.load("position", self.tile.places, place);
-                let key = b.load("key", self.tile.keys, place);
-                self.write_one(b, starts, at, key, position);
-            });
+    fn write_all(&self, b: &mut KernelBuilder, is_row: ExprId, starts: &[ExprId]) {
+        let each = b.int(self.line.each);
+        let first = b.exprs().mul(self.line.lane, each);
+        self.line.each(b, |b, j| {
+            let at = b.exprs().add(first, j);
+            let item = self.line.get(b, j);
+            self.write(b, is_row, starts, at, item);
         });
     }
 
-    /// Writes an element of a line to the results.
-    fn write_one(&self, b: &mut KernelBuilder, starts: &[ExprId], at: ExprId, key: ExprId, position: ExprId) {
-        for ((lines, start), which) in self.walk.to.iter().zip(starts).zip(&self.results) {
-            let ahead = b.exprs().mul(at, lines.step);
-            let index = b.exprs().add(*start, ahead);
-            let value = if *which == 0 { key } else { position };
-            let dtype = b.buffer(lines.buffer).dtype;
-            let value = b.exprs().cast(value, dtype);
-            b.store(lines.buffer, index, value);
-        }
-    }
-
-    /// The two places of a line that a thread fills and reads: their numbers in the line and in shared memory.
-    fn each(&self, b: &mut KernelBuilder, seat: Seat, body: impl FnOnce(&mut KernelBuilder, ExprId, ExprId)) {
-        let (two, half) = (b.int(2), b.int(self.tile.width / 2));
-        b.count("half", two, Unroll::Full, |b, part| {
-            let ahead = b.exprs().mul(part, half);
-            let at = b.exprs().add(seat.thread, ahead);
-            let place = b.exprs().add(seat.start, at);
-            body(b, at, place);
+    /// Writes an element to a place of its line in the results, if it is kept.
+    fn write(&self, b: &mut KernelBuilder, is_row: ExprId, starts: &[ExprId], at: ExprId, item: Item) {
+        let is_kept = b.exprs().lt(at, self.kept);
+        let is_kept = b.exprs().and(is_row, is_kept);
+        let index_type = b.index_type();
+        b.if_(is_kept, |b| {
+            let position = self.line.words.place(b, item);
+            let position = b.let_("position", position);
+            for ((lines, start), is_position) in self.walk.to.iter().zip(&starts[1..]).zip(&self.is_position) {
+                let ahead = b.exprs().mul(at, lines.step);
+                let to = b.exprs().add(*start, ahead);
+                let value = if *is_position {
+                    b.exprs().cast(position, DType::I64)
+                } else {
+                    let along = b.exprs().as_index(position);
+                    let along = b.exprs().cast(along, index_type);
+                    let ahead = b.exprs().mul(along, self.walk.from.step);
+                    let from = b.exprs().add(starts[0], ahead);
+                    b.load("value", self.walk.from.buffer, from)
+                };
+                b.store(lines.buffer, to, value);
+            }
         });
     }
-
-    /// Waits for the threads of a line.
-    fn sync(&self, b: &mut KernelBuilder) {
-        b.sync(if self.tile.width / 2 <= 32 { Scope::Warp } else { Scope::Block });
-    }
-
-    /// Whether an element comes before another one: pairs of key and position.
-    fn is_before(&self, b: &mut KernelBuilder, order: Order, [a, c]: [(ExprId, ExprId); 2]) -> ExprId {
-        let by_place = |b: &mut KernelBuilder| b.exprs().binary(BinaryOp::Lt, a.1, c.1);
-        match order {
-            Order::Value => self.is_less(b, a.0, c.0),
-            Order::Total => {
-                let (less, more) = (self.is_less(b, a.0, c.0), self.is_less(b, c.0, a.0));
-                either(b, less, more, by_place)
-            }
-            Order::Gathered { last } => {
-                let (own, other) = (self.is_less(b, a.0, last), self.is_less(b, c.0, last));
-                let (less, more) = (but_not(b, own, other), but_not(b, other, own));
-                either(b, less, more, by_place)
-            }
-        }
-    }
-
-    /// Whether a key comes before another one; NaN is the greatest.
-    fn is_less(&self, b: &mut KernelBuilder, x: ExprId, y: ExprId) -> ExprId {
-        let (x, y) = if self.descending { (y, x) } else { (x, y) };
-        let less = b.exprs().binary(BinaryOp::Lt, x, y);
-        if !self.work.is_float() {
-            return less;
-        }
-        let (x_nan, y_nan) = (b.exprs().unary(UnaryOp::IsNan, x), b.exprs().unary(UnaryOp::IsNan, y));
-        let to_nan = but_not(b, y_nan, x_nan);
-        b.exprs().binary(BinaryOp::LogicalOr, less, to_nan)
-    }
-}
-
-/// True, or else not false and what a third condition says.
-fn either(b: &mut KernelBuilder, yes: ExprId, no: ExprId, third: impl FnOnce(&mut KernelBuilder) -> ExprId) -> ExprId {
-    let third = third(b);
-    let third = but_not(b, third, no);
-    b.exprs().binary(BinaryOp::LogicalOr, yes, third)
-}
-
-fn but_not(b: &mut KernelBuilder, yes: ExprId, no: ExprId) -> ExprId {
-    let no = b.exprs().unary(UnaryOp::LogicalNot, no);
-    b.exprs().binary(BinaryOp::LogicalAnd, yes, no)
-}
-
-/// The number 0 of a type.
-fn zero_of(dtype: DType) -> Value {
-    if dtype.is_float() { Value::Float(0.0) } else { Value::Int(0) }
-}
-
-/// A place along a line as data, which its positions are.
-fn as_place(b: &mut KernelBuilder, index: ExprId) -> ExprId {
-    let data = b.exprs().as_data(index);
-    b.exprs().cast(data, DType::I32)
-}
-
-fn thread(b: &mut KernelBuilder) -> ExprId {
-    let index = b.index_type();
-    let at = b.exprs().thread_idx(Dim::X);
-    b.exprs().cast(at, index)
-}
-
-fn block(b: &mut KernelBuilder) -> ExprId {
-    let index = b.index_type();
-    let at = b.exprs().block_idx(Dim::X);
-    b.exprs().cast(at, index)
 }
 
 impl std::fmt::Display for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.room {
-            Room::Block { width, lines } => write!(f, "block width {width} lines {lines}")?,
-            Room::Grid { passes, blocks } => write!(f, "grid passes {passes} blocks {blocks}")?,
+            Room::Warp { each } => write!(f, "warp items {each}")?,
+            Room::Grid(Tiles { run, rounds, passes, blocks }) => {
+                write!(f, "grid run {run} rounds {rounds} passes {passes} blocks {blocks}")?;
+            }
         }
+        f.write_str(match self.form {
+            words::Form::Half => " half",
+            words::Form::Whole => " whole",
+            words::Form::Pair => " pair",
+        })?;
         f.write_str(match self.stages {
             Stages::Ordered => " ordered",
             Stages::Wired => " wired",

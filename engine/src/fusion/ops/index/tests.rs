@@ -1,4 +1,4 @@
-use crate::fusion::ops::checks::{check_refused, check_value, counting, dense, refusal, result, strided};
+use crate::fusion::ops::checks::{check_refused, check_steps, check_value, counting, dense, refusal, result, strided};
 use crate::num::DType::*;
 use crate::tensor::HostTensor;
 use arbtest::arbitrary;
@@ -93,6 +93,8 @@ fn elements_are_put_in_place_of_others() {
     let src = dense(F32, &[2, 2], &[7.0, 8.0, 9.0, 10.0]);
     let put = [0.0, 1.0, 7.0, 9.0, 4.0, 5.0];
     check_value("%0 = scatter %a, %b, %c dim(1)", &[x.clone(), index.clone(), src.clone()], F32, &[2, 3], &put);
+    check_steps("%0 = scatter %a, %b, %c dim(1)", &[x.clone(), index.clone(), src.clone()]);
+    check_steps("%0 = scatter %a, %b, -1 dim(1)", &[x.clone(), index.clone()]);
     let filled = [0.0, 1.0, -1.0, -1.0, 4.0, 5.0];
     check_value("%0 = scatter %a, %b, -1 dim(1)", &[x.clone(), index.clone()], F32, &[2, 3], &filled);
     // The last of several wins.
@@ -171,6 +173,9 @@ fn any_layout_is_indexed() {
         let expected =
             HostTensor::from_fn(F32, &sizes, |at| put.get(at).copied().unwrap_or_else(|| x.get(at))).unwrap();
         assert_eq!(out.to_f64(), expected.to_f64());
+        if !taken.contains(&0) {
+            check_steps(&format!("%0 = scatter %a, %b, %c dim({dim})"), &[x.clone(), index, src]);
+        }
         let place = u.int_in_range(-sizes[dim]..=sizes[dim] - 1)?;
         let out = result(&format!("%0 = select %a, {place} dim({dim})"), std::slice::from_ref(&x));
         let expected = HostTensor::from_fn(F32, out.sizes(), |at| {

@@ -12,6 +12,9 @@ use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, Value};
 /// From a matrix in rows to one in tiles and back: it is its own inverse.
 const ORDER: [i64; 5] = [0, 3, 2, 1, 4];
 
+/// Quarters of a tile, rows of each, and columns.
+const TILE: [i64; 3] = [(ROWS / QUARTER) as i64, QUARTER as i64, COLUMNS as i64];
+
 /// The number of tiles of a step that an extent needs, and their elements.
 fn tiles(b: &mut FusionBuilder, size: ExtentValue, step: usize) -> (ExtentValue, ExtentValue) {
     let step = constant(b, step as i64);
@@ -32,7 +35,8 @@ pub(in super::super) fn swizzled(b: &mut FusionBuilder, name: &str, scales: Oper
     let widths = values(operands(&[zero, more[0], zero, more[1]]));
     let nothing = b.constant(Value::Int(0), b.dtype(Operand::Tensor(scales)))?;
     let padded = call(b, "pad", |args| args.value("x", scales).with("widths", widths).value("value", nothing))?;
-    let split = reshape(b, padded, vec![operand(rows), 4.into(), 32.into(), operand(columns), 4.into()])?;
+    let [quarters, quarter, across] = TILE.map(Src::from);
+    let split = reshape(b, padded, vec![operand(rows), quarters, quarter, operand(columns), across])?;
     let moved = b.permute(split, &ORDER)?;
     reshape(b, moved, vec![operand(all_rows), operand(all_columns)])
 }
@@ -45,7 +49,8 @@ pub(in super::super) fn in_rows(
     width: ExtentValue,
 ) -> Result<Operand> {
     let ((rows, all_rows), (columns, all_columns)) = (tiles(b, height, ROWS), tiles(b, width, COLUMNS));
-    let split = reshape(b, scales, vec![operand(rows), operand(columns), 32.into(), 4.into(), 4.into()])?;
+    let [quarters, quarter, across] = TILE.map(Src::from);
+    let split = reshape(b, scales, vec![operand(rows), operand(columns), quarter, quarters, across])?;
     let moved = b.permute(split, &ORDER)?;
     let padded = reshape(b, moved, vec![operand(all_rows), operand(all_columns)])?;
     let ends = values(operands(&[height, width]));
@@ -99,13 +104,12 @@ impl Groups {
         let more = binary(b, BinaryOp::Mul, count, more);
         let rows = binary(b, BinaryOp::Add, height, more);
         let ends = ends(b, starts, count, height)?;
-        let mut along = |src: Src, flags: [bool; 2]| {
+        let mut along_row = |src: Src| {
             let list = b.cast(src, DType::I64)?;
-            b.broadcast(list, &flags)
+            b.broadcast(list, &[true, false])
         };
-        let row = [true, false];
-        let (starts, ends) = (along(starts.into(), row)?, along(ends.into(), row)?);
-        let targets = along(args.src("output_offsets")?, row)?;
+        let (starts, ends) = (along_row(starts.into())?, along_row(ends.into())?);
+        let targets = along_row(args.src("output_offsets")?)?;
         let position = b.index(&[operand(rows)], 0)?;
         let position = b.broadcast(position, &[false, true])?;
         let own = b.binary(BinaryOp::Sub, position, targets)?;
