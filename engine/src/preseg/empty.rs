@@ -1,6 +1,6 @@
 //! What has no element, or is made of none, is filled and not computed: results without
 //! elements, a reduction over nothing (its initial value), a product over nothing (0), a
-//! padded nothing (the padding), groups of nothing (0).
+//! padded nothing (the padding), groups of nothing and sums over no group (0).
 
 use super::make::{extents, tensor};
 use super::whole::{ChangeAll, Changes, Whole, call, operand};
@@ -44,6 +44,10 @@ fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<ChangeAll<'a>> {
 
 /// The value of all elements of a result that depends on no element.
 fn of_nothing(whole: &Whole<'_>, op: &Op) -> Option<Fill> {
+    let is_nothing = |x: &Operand| matches!(x, Operand::Tensor(x) if whole.is_empty(*x));
+    if call(op, Form::GroupedSums).is_some() && op.inputs.iter().any(is_nothing) {
+        return Some(Fill::Number(Value::Int(0)));
+    }
     let x = operand(op).filter(|x| whole.is_empty(*x))?;
     let dtype = whole.fusion.tensors[x].dtype;
     let is_product = |form: Form| call(op, form).is_some() && op.inputs.len() == 2 && has_no_terms(whole, x);

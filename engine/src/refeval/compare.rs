@@ -143,7 +143,9 @@ impl Cone {
 /// How many terms an element of a product of matrices sums, if the operation is one.
 fn terms_of_product(fusion: &Fusion, bindings: &Bindings, op: OpId) -> Option<i64> {
     let OpKind::Call(call) = &fusion.ops[op].kind else { return None };
-    let is_product = matches!(call.movement().form, Some(Form::Matmul | Form::Linear));
+    let is_product = matches!(call.movement().form, Some(Form::Matmul | Form::Linear | Form::GroupedSums));
+    // Those with scales and an epilogue multiply their first two operands too.
+    let is_product = is_product || call.row.tensor_cores;
     let left = fusion.tensor_inputs(op).next().filter(|_| is_product)?;
     bindings.sizes(fusion, left).last().copied()
 }

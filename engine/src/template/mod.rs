@@ -4,8 +4,9 @@
 //! same kernel IR that lowering makes, and so under the same checks. A [`Template`] is found of a fusion once; sizes
 //! choose a [`Shape`] of it, and fusions of equal operations with equal shapes and layouts share a kernel.
 //!
-//! Invariant: a kernel writes each element of its results, and reads nothing else than its operand.
+//! Invariant: a kernel writes each element of its results, and reads nothing else than its operands.
 
+mod groups;
 mod scan;
 mod sort;
 mod walk;
@@ -19,20 +20,23 @@ use crate::options::DeviceDesc;
 use crate::schedule::ArgClass;
 use crate::util::Hash128;
 
-/// An operation along the lines of a tensor that has a kernel of its own.
+/// An operation along the lines of a tensor, or on matrices, that has a kernel of its own.
 #[derive(Clone, Debug)]
 pub struct Template {
     fusion: Fusion,
+    /// Its first operand.
     x: TensorId,
-    /// The one along which lines lie.
+    /// The one along which lines lie, if they do.
     axis: usize,
     outputs: Vec<Output>,
     kind: Kind,
 }
 
-/// What is made of each line.
+/// What is made of each line, or of matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
+    /// Sums of products in groups.
+    Groups(groups::Groups),
     /// Its prefixes.
     Scan(ReduceOp),
     /// Its elements in order, or the first of them.
@@ -53,6 +57,8 @@ struct Output {
 /// How the threads of a kernel share the work, by sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
+    /// Of sums of products in groups.
+    Groups(groups::Shape),
     /// Of prefixes.
     Scan(scan::Shape),
     /// Of elements in order.
@@ -72,6 +78,7 @@ impl Template {
             Form::Scan(_) if dtype.is_float() && dtype.bits() <= 8 => return None,
             Form::Scan(combine) => Kind::Scan(combine),
             Form::Sort | Form::Top => Kind::Sort(sort::Sort::of(call)),
+            Form::GroupedSums => Kind::Groups(groups::Groups::of(fusion, op)?),
             _ => return None,
         };
         let is_given = fusion.inputs.contains(&Operand::Tensor(x));
@@ -91,6 +98,7 @@ impl Template {
     /// The name by which lists know such kernels.
     pub fn name(&self) -> &'static str {
         match self.kind {
+            Kind::Groups(_) => "groups",
             Kind::Scan(_) => "scan",
             Kind::Sort(_) => "sort",
         }
@@ -107,6 +115,7 @@ impl Template {
         let length_of = |sizes: &[i64]| sizes.get(self.axis).copied().unwrap_or(1);
         let length = length_of(&sizes);
         match self.kind {
+            Kind::Groups(groups) => Ok(Shape::Groups(groups::shape(self, device, bindings, groups))),
             Kind::Scan(_) => {
                 let is_innermost = sizes.iter().skip(self.axis + 1).all(|size| *size == 1);
                 let vector = is_innermost.then(|| walk::vector(self, class));
@@ -123,6 +132,7 @@ impl Template {
     /// The kernel of a shape.
     pub fn kernel(&self, shape: Shape, class: &ArgClass) -> Result<Kernel> {
         let mut kernel = match (self.kind, shape) {
+            (Kind::Groups(groups), Shape::Groups(shape)) => groups::kernel(self, groups, shape, class)?,
             (Kind::Scan(op), Shape::Scan(shape)) => scan::kernel(self, op, shape, class)?,
             (Kind::Sort(sort), Shape::Sort(shape)) => sort::kernel(self, sort, shape, class)?,
             _ => return Err(Diagnostic::bug("a kernel is asked for in the shape of another one")),
@@ -161,6 +171,7 @@ impl Output {
 impl std::fmt::Display for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Groups(shape) => shape.fmt(f),
             Self::Scan(shape) => shape.fmt(f),
             Self::Sort(shape) => shape.fmt(f),
         }

@@ -2,7 +2,7 @@
 
 use super::{Output, Template};
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::{AxisKind, TensorId};
+use crate::fusion::{AxisKind, Operand, TensorId};
 use crate::kernel::{BufId, ExprId, KernelBuilder, MAX_ACCESS_BYTES};
 use crate::lower::{Scalars, hoist, identifier, input_name};
 use crate::schedule::{ArgClass, TensorLayout};
@@ -63,10 +63,10 @@ impl Walk {
     /// Declares parameters and memory.
     pub(super) fn new(b: &mut KernelBuilder, template: &Template, class: &ArgClass) -> Result<Self> {
         let input = template.input();
-        let layout = class.layouts[input].as_ref().ok_or_else(|| Diagnostic::bug("a tensor is given as a scalar"))?;
+        let layout = layout(class, input)?;
         let mut scalars = Scalars::new(&template.fusion, class);
         let sizes = extents(b, template, &mut scalars, template.x)?;
-        let from = strided(b, template, layout, &sizes)?;
+        let from = strided(b, template, input, layout, &sizes)?;
         let mut to = Vec::new();
         for (number, output) in template.outputs.iter().enumerate() {
             let extents = extents(b, template, &mut scalars, output.tensor)?;
@@ -105,11 +105,17 @@ impl Walk {
     }
 }
 
+/// How an input lies.
+pub(super) fn layout(class: &ArgClass, input: usize) -> Result<&TensorLayout> {
+    class.layouts[input].as_ref().ok_or_else(|| Diagnostic::bug("a tensor is given as a scalar"))
+}
+
 /// A tensor in memory: the extent of each axis, and from each element to the next along it.
-struct Placed {
-    buffer: BufId,
-    extents: Vec<ExprId>,
-    steps: Vec<ExprId>,
+#[derive(Clone)]
+pub(super) struct Placed {
+    pub(super) buffer: BufId,
+    pub(super) extents: Vec<ExprId>,
+    pub(super) steps: Vec<ExprId>,
 }
 
 impl Placed {
@@ -121,7 +127,7 @@ impl Placed {
 }
 
 /// The extents of a tensor, as indices.
-fn extents(
+pub(super) fn extents(
     b: &mut KernelBuilder,
     template: &Template,
     scalars: &mut Scalars<'_>,
@@ -135,9 +141,18 @@ fn extents(
     .collect()
 }
 
-/// The operand, which lies like this.
-fn strided(b: &mut KernelBuilder, template: &Template, layout: &TensorLayout, sizes: &[ExprId]) -> Result<Placed> {
-    let input = u32::try_from(template.input()).map_err(|_| Diagnostic::bug("an input without a number"))?;
+/// An operand, which is an input that lies like this.
+pub(super) fn strided(
+    b: &mut KernelBuilder,
+    template: &Template,
+    input: usize,
+    layout: &TensorLayout,
+    sizes: &[ExprId],
+) -> Result<Placed> {
+    let Operand::Tensor(x) = template.fusion.inputs[input] else {
+        return Err(Diagnostic::bug("a tensor is given as a scalar"));
+    };
+    let input = u32::try_from(input).map_err(|_| Diagnostic::bug("an input without a number"))?;
     let name = input_name(&template.fusion, input);
     let one = b.int(1);
     let mut steps = vec![b.int(0); sizes.len()];
@@ -164,12 +179,12 @@ fn strided(b: &mut KernelBuilder, template: &Template, layout: &TensorLayout, si
         let last = b.exprs().mul(last, step);
         reach = b.exprs().add(reach, last);
     }
-    let buffer = b.input(name, input, template.fusion.tensors[template.x].dtype, reach, layout.align);
+    let buffer = b.input(name, input, template.fusion.tensors[x].dtype, reach, layout.align);
     Ok(Placed { buffer, extents: sizes.to_vec(), steps })
 }
 
 /// A result, whose axes lie in an order.
-fn dense(
+pub(super) fn dense(
     b: &mut KernelBuilder,
     template: &Template,
     number: usize,
