@@ -7,7 +7,7 @@ use engine::diag::Result;
 use engine::fusion::{AxisDecl, Fusion, FusionBuilder, Operand};
 use engine::num::{BinaryOp, DType, ReduceOp, UnaryOp};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions};
-use engine::tensor::{Arg, ArgMeta, HostTensor};
+use engine::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
 use engine::{compile, kernel};
 use testing::reference::alignments;
 use testing::{Draw, Reference};
@@ -616,4 +616,53 @@ fn orders_along_any_axis() {
         Ok(())
     })
     .cases(60);
+}
+
+/// Small integers in memory that lies in any order of axes, with gaps or without.
+fn laid_out(
+    u: &mut arbtest::arbitrary::Unstructured<'_>,
+    dtype: DType,
+    sizes: &[i64],
+) -> arbtest::arbitrary::Result<HostTensor> {
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    for i in (1..order.len()).rev() {
+        order.swap(i, u.int_in_range(0..=i)?);
+    }
+    let (mut strides, mut step) = (vec![0; sizes.len()], 1);
+    for axis in order {
+        strides[axis] = step;
+        step *= sizes[axis] + *u.choose(&[0, 0, 1, 8])?;
+    }
+    let mut draw = Draw::new(u.arbitrary()?);
+    let value = |_: &[i64]| engine::num::Value::Float(draw.below(7) as f64 - 3.0);
+    Ok(HostTensor::strided(TensorMeta { dtype, sizes: sizes.to_vec(), strides }, value).unwrap())
+}
+
+#[test]
+fn sums_in_groups() {
+    crate::property::property(|u| {
+        let dtype = *u.choose(&[DType::F64, DType::F32, DType::F16, DType::BF16, DType::F8E4M3FN])?;
+        let (m, n) = (*u.choose(&[1, 5, 16, 64, 100, 260, 300])?, *u.choose(&[1, 3, 40, 64, 132, 260])?);
+        let (k, g) = (*u.choose(&[1, 8, 15, 16, 33, 72])?, u.int_in_range(1..=40)?);
+        let g = if u.arbitrary()? { g } else { 1 + g % 5 };
+        let splits_sums: bool = u.arbitrary()?;
+        let g = if splits_sums { 1 + g % 4 } else { g };
+        let extent = if splits_sums { k } else { m };
+        let mut ends: Vec<i64> =
+            (0..g).map(|_| u.int_in_range(0..=extent)).collect::<arbtest::arbitrary::Result<_>>()?;
+        ends.sort_unstable();
+        let offsets = *u.choose(&[DType::I32, DType::I64])?;
+        let right = if splits_sums { vec![k, n] } else { vec![g, k, n] };
+        let dims = vec!["?"; right.len()].join(", ");
+        let text = format!(
+            "fusion @f(%a: {dtype}[?, ?], %b: {dtype}[{dims}], %c: {offsets}[?]) {{\n  \
+             %y = grouped_sums %a, %b, %c\n  return %y\n}}\n"
+        );
+        let fusion = engine::text::parse_one(&text).unwrap();
+        let (a, b) = (laid_out(u, dtype, &[m, k])?, laid_out(u, dtype, &right)?);
+        let args = [a, b, HostTensor::from_i64(offsets, &[g], &ends).unwrap()].map(Arg::Tensor);
+        check_args(&fusion, &args);
+        Ok(())
+    })
+    .cases(80);
 }

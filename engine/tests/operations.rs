@@ -72,6 +72,12 @@ const EXAMPLES: &[(&str, &str, &str, &str)] = &[
     ("matmul", "bf16[2,3] bf16[3,4]", "matmul %a, %b", "matmul %a, %b dtype(f32)"),
     ("grouped_mm", "bf16[6,4] bf16[2,4,3] i32[2]=2,5", "grouped_mm %a, %b, %c", "grouped_mm %a, %b, %c dtype(f32)"),
     (
+        "grouped_sums",
+        "bf16[6,4] bf16[2,4,3] i32[2]=2,3 bf16[4,3]",
+        "grouped_sums %a, %b, %c",
+        "grouped_sums %a, %d, %c",
+    ),
+    (
         "scaled_mm",
         "f8e4m3fn[4,32] f8e4m3fn[32,8] f32[] f32[]",
         "scaled_mm %a, %b, %c, %d",

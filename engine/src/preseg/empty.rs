@@ -1,6 +1,7 @@
 //! What has no element, or is made of none, is filled and not computed: results without
 //! elements, a reduction over nothing (its initial value), a product over nothing (0), a
-//! padded nothing (the padding), groups of nothing (0), a tensor into which nothing is put (itself).
+//! padded nothing (the padding), groups of nothing and sums over no group (0), a tensor into
+//! which nothing is put (itself).
 
 use super::make::{extents, tensor};
 use super::whole::{ChangeAll, Changes, Whole, call, operand};
@@ -52,6 +53,10 @@ fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<ChangeAll<'a>> {
 fn of_nothing(whole: &Whole<'_>, op: &Op) -> Option<Fill> {
     if let (Some(_), [Operand::Tensor(x), Operand::Tensor(index), ..]) = (call(op, Form::Scatter), &op.inputs[..]) {
         return whole.is_empty(*index).then_some(Fill::Copy(*x));
+    }
+    let is_nothing = |x: &Operand| matches!(x, Operand::Tensor(x) if whole.is_empty(*x));
+    if call(op, Form::GroupedSums).is_some() && op.inputs.iter().any(is_nothing) {
+        return Some(Fill::Number(Value::Int(0)));
     }
     let x = operand(op).filter(|x| whole.is_empty(*x))?;
     let dtype = whole.fusion.tensors[x].dtype;

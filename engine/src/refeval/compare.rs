@@ -148,7 +148,11 @@ impl Terms {
                 let terms = axes.iter().fold(1i64, |n, &axis| n.saturating_mul(sizes[axis as usize]));
                 Some(Self::Combined(terms))
             }
-            OpKind::Call(call) if matches!(call.movement().form, Some(Form::Matmul | Form::Linear)) => {
+            // Those with scales and an epilogue multiply their first two operands too.
+            OpKind::Call(call)
+                if call.row.tensor_cores
+                    || matches!(call.movement().form, Some(Form::Matmul | Form::Linear | Form::GroupedSums)) =>
+            {
                 Some(Self::Multiplied(*sizes.last()?))
             }
             kind => Some(Self::Combined(sizes[kind.scanned()?])),

@@ -2,7 +2,8 @@
 //!
 //! Kernels keep an index among those of the axis that it looks up, and say nothing where it is none of
 //! them. So a checked run computes, before the launch, each index of the kernel's lookups on the host, as far as
-//! the kernel computes it itself, and refuses what the reference refuses, in its words.
+//! the kernel computes it itself, and refuses what the reference refuses, in its words. The same goes for where groups
+//! end.
 
 use super::executor::Call;
 use crate::diag::{Diagnostic, Result};
@@ -16,12 +17,13 @@ use std::collections::BTreeSet;
 /// Reads a value from its first element on.
 type Read<'a> = &'a dyn Fn(ValueId) -> Result<Vec<u8>>;
 
-/// Fails with `E0310` if an index of a lookup is none of the axis that it looks up.
+/// Fails with `E0310` if an index of a lookup is none of the axis that it looks up, with `E0213` if offsets are no ends of
+/// groups.
 pub(super) fn check(call: &Call<'_>, launch: &Launch, read: Read<'_>) -> Result<()> {
     let segment = &call.program.segments.segments[launch.segment];
     let decomposed = fusion::decomposes(&segment.fusion).then(|| fusion::decompose(&segment.fusion)).transpose()?;
     let fusion = decomposed.as_ref().map_or(&*segment.fusion, |decomposed| &decomposed.fusion);
-    if !fusion.ops.values().any(|op| Places::of(op).is_some()) {
+    if !fusion.ops.values().any(|op| Places::of(op).is_some() || sums_groups(&op.kind)) {
         return Ok(());
     }
     let metas: Vec<ArgMeta> = call.args.iter().map(Arg::meta).collect();
@@ -56,6 +58,10 @@ impl Places {
     }
 }
 
+fn sums_groups(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Call(call) if call.movement().form == Some(Form::GroupedSums))
+}
+
 /// The fusion of a launch, and what it is given.
 struct Checker<'a> {
     fusion: &'a Fusion,
@@ -68,6 +74,9 @@ struct Checker<'a> {
 impl Checker<'_> {
     fn check(&self, op: OpId) -> Result<()> {
         let data = &self.fusion.ops[op];
+        if sums_groups(&data.kind) {
+            return self.check_groups(data);
+        }
         let Some(places) = Places::of(data) else { return Ok(()) };
         let [Operand::Tensor(of), Operand::Tensor(index)] = [places.of, places.index] else {
             return Err(Diagnostic::bug(format!("{} looks no tensor up", data.kind.name())));
@@ -75,6 +84,16 @@ impl Checker<'_> {
         let size = self.bindings.sizes(self.fusion, of)[places.axis];
         let index = self.value(index)?;
         fusion::ops::check_positions(data.kind.name(), &index, places.axis, size)
+    }
+
+    /// Groups split rows of the first operand if the second one is a stack, else the summed axis.
+    fn check_groups(&self, op: &Op) -> Result<()> {
+        let [Operand::Tensor(left), Operand::Tensor(right), Operand::Tensor(offsets)] = op.inputs[..] else {
+            return Err(Diagnostic::bug(format!("{} has other operands than tensors", op.kind.name())));
+        };
+        let axis = usize::from(self.fusion.tensors[right].axes.len() == 2);
+        let size = self.bindings.sizes(self.fusion, left)[axis];
+        fusion::ops::check_groups(op.kind.name(), &self.value(offsets)?, size)
     }
 
     /// A tensor as the reference computes it.

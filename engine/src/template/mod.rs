@@ -4,8 +4,9 @@
 //! same kernel IR that lowering makes, and so under the same checks. A [`Template`] is found of a fusion once; sizes
 //! choose a [`Shape`] of it, and fusions of equal operations with equal shapes and layouts share a kernel.
 //!
-//! Invariant: a kernel writes each element of its results, and reads nothing else than its operand.
+//! Invariant: a kernel writes each element of its results, and reads nothing else than its operands.
 
+mod groups;
 mod last;
 mod scan;
 mod share;
@@ -21,20 +22,23 @@ use crate::options::DeviceDesc;
 use crate::schedule::ArgClass;
 use crate::util::Hash128;
 
-/// An operation along the lines of a tensor that has a kernel of its own.
+/// An operation along the lines of a tensor, or on matrices, that has a kernel of its own.
 #[derive(Clone, Debug)]
 pub struct Template {
     fusion: Fusion,
+    /// Its first operand.
     x: TensorId,
-    /// The one along which lines lie.
+    /// The one along which lines lie, if they do.
     axis: usize,
     outputs: Vec<Output>,
     kind: Kind,
 }
 
-/// What is made of each line.
+/// What is made of each line, or of matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
+    /// Sums of products in groups.
+    Groups(groups::Groups),
     /// Its prefixes.
     Scan(ReduceOp),
     /// Its elements in order, or the first of them.
@@ -46,6 +50,9 @@ enum Kind {
 /// A result that leaves the kernel.
 #[derive(Clone, Debug)]
 struct Output {
+    /// Which of the fusion's outputs it is.
+    number: u32,
+    name: String,
     /// As the operation gives it: its axes are the operand's.
     tensor: TensorId,
     /// Which of the operation's results it is.
@@ -57,6 +64,8 @@ struct Output {
 /// How the threads of a kernel share the work, by sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
+    /// Of sums of products in groups.
+    Groups(groups::Shape),
     /// Of prefixes.
     Scan(scan::Shape),
     /// Of elements in order.
@@ -78,6 +87,7 @@ impl Template {
             Form::Scan(_) if dtype.is_float() && dtype.bits() <= 8 => return None,
             Form::Scan(combine) => Kind::Scan(combine),
             Form::Sort | Form::Top => Kind::Sort(sort::Sort::of(call)),
+            Form::GroupedSums => Kind::Groups(groups::Groups::of(fusion, op)?),
             Form::Last => Kind::Last,
             _ => return None,
         };
@@ -85,7 +95,8 @@ impl Template {
         if !is_given || !fusion.updates.is_empty() {
             return None;
         }
-        let outputs = fusion.outputs.iter().map(|output| Output::of(fusion, op, *output)).collect::<Option<_>>()?;
+        let outputs = (0..).zip(&fusion.outputs).map(|(number, output)| Output::of(fusion, op, number, *output));
+        let outputs = outputs.collect::<Option<_>>()?;
         ops.all(|op| matches!(op.kind, OpKind::Permute { .. })).then_some(())?;
         Some(Self { fusion: fusion.clone(), x, axis: call.axis("dim"), outputs, kind })
     }
@@ -98,6 +109,7 @@ impl Template {
     /// The name by which lists know such kernels.
     pub fn name(&self) -> &'static str {
         match self.kind {
+            Kind::Groups(_) => "groups",
             Kind::Scan(_) => "scan",
             Kind::Sort(_) => "sort",
             Kind::Last => "last",
@@ -116,6 +128,7 @@ impl Template {
         let length = length_of(&sizes);
         let rows = sizes.iter().product::<i64>() / length;
         match self.kind {
+            Kind::Groups(groups) => Ok(Shape::Groups(groups::shape(self, device, bindings, groups))),
             Kind::Scan(_) => {
                 let is_innermost = sizes.iter().skip(self.axis + 1).all(|size| *size == 1);
                 let vector = is_innermost.then(|| walk::vector(self, class));
@@ -137,6 +150,7 @@ impl Template {
     /// The kernel of a shape.
     pub fn kernel(&self, shape: Shape, class: &ArgClass) -> Result<Kernel> {
         let mut kernel = match (self.kind, shape) {
+            (Kind::Groups(groups), Shape::Groups(shape)) => groups::kernel(self, groups, shape, class)?,
             (Kind::Scan(op), Shape::Scan(shape)) => scan::kernel(self, op, shape, class)?,
             (Kind::Sort(sort), Shape::Sort(shape)) => sort::kernel(self, sort, shape, class)?,
             (Kind::Last, Shape::Last(shape)) => last::kernel(self, shape, class)?,
@@ -156,7 +170,7 @@ impl Template {
 
 impl Output {
     /// A result of an operation, or one whose axes are permuted.
-    fn of(fusion: &Fusion, op: &Op, output: TensorId) -> Option<Self> {
+    fn of(fusion: &Fusion, op: &Op, number: u32, output: TensorId) -> Option<Self> {
         let (mut tensor, mut order) = (output, Vec::new());
         if !op.outputs.contains(&tensor) {
             let permute = &fusion.ops[fusion.definition(tensor)?];
@@ -169,13 +183,14 @@ impl Output {
         if order.is_empty() {
             order = (0..fusion.tensors[tensor].axes.len()).collect();
         }
-        Some(Self { tensor, result, order })
+        Some(Self { number, name: fusion.tensors[tensor].name.clone(), tensor, result, order })
     }
 }
 
 impl std::fmt::Display for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Groups(shape) => shape.fmt(f),
             Self::Scan(shape) => shape.fmt(f),
             Self::Sort(shape) => shape.fmt(f),
             Self::Last(shape) => shape.fmt(f),

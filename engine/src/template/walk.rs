@@ -74,17 +74,16 @@ impl Walk {
         memory: impl Fn(DType) -> DType,
     ) -> Result<Self> {
         let input = template.input();
-        let layout = class.layouts[input].as_ref().ok_or_else(|| Diagnostic::bug("a tensor is given as a scalar"))?;
+        let layout = layout(class, input)?;
         let mut scalars = Scalars::new(&template.fusion, class);
         let sizes = extents(b, template, &mut scalars, template.x)?;
         let dtype = memory(template.fusion.tensors[template.x].dtype);
-        let from = strided(b, template, layout, &sizes, dtype)?;
+        let from = strided(b, template, input, layout, &sizes, dtype)?;
         let mut to = Vec::new();
-        for (number, output) in template.outputs.iter().enumerate() {
+        for output in &template.outputs {
             let extents = extents(b, template, &mut scalars, output.tensor)?;
-            let data = &template.fusion.tensors[output.tensor];
-            let name = (identifier(&data.name), memory(data.dtype));
-            to.push(dense(b, name, number, output, &extents, |axis| match extents[axis] == sizes[axis] {
+            let dtype = memory(template.fusion.tensors[output.tensor].dtype);
+            to.push(dense(b, output, &extents, dtype, |axis| match extents[axis] == sizes[axis] {
                 true => layout.size_facts[axis],
                 false => 1,
             }));
@@ -119,11 +118,17 @@ impl Walk {
     }
 }
 
+/// How an input lies.
+pub(super) fn layout(class: &ArgClass, input: usize) -> Result<&TensorLayout> {
+    class.layouts[input].as_ref().ok_or_else(|| Diagnostic::bug("a tensor is given as a scalar"))
+}
+
 /// A tensor in memory: the extent of each axis, and from each element to the next along it.
-struct Placed {
-    buffer: BufId,
-    extents: Vec<ExprId>,
-    steps: Vec<ExprId>,
+#[derive(Clone)]
+pub(super) struct Placed {
+    pub(super) buffer: BufId,
+    pub(super) extents: Vec<ExprId>,
+    pub(super) steps: Vec<ExprId>,
 }
 
 impl Placed {
@@ -135,7 +140,7 @@ impl Placed {
 }
 
 /// The extents of a tensor, as indices.
-fn extents(
+pub(super) fn extents(
     b: &mut KernelBuilder,
     template: &Template,
     scalars: &mut Scalars<'_>,
@@ -149,15 +154,16 @@ fn extents(
     .collect()
 }
 
-/// The operand, which lies like this.
-fn strided(
+/// An operand, which is an input that lies like this, as elements of a type.
+pub(super) fn strided(
     b: &mut KernelBuilder,
     template: &Template,
+    input: usize,
     layout: &TensorLayout,
     sizes: &[ExprId],
     dtype: DType,
 ) -> Result<Placed> {
-    let input = u32::try_from(template.input()).map_err(|_| Diagnostic::bug("an input without a number"))?;
+    let input = u32::try_from(input).map_err(|_| Diagnostic::bug("an input without a number"))?;
     let name = input_name(&template.fusion, input);
     let one = b.int(1);
     let mut steps = vec![b.int(0); sizes.len()];
@@ -189,12 +195,11 @@ fn strided(
 }
 
 /// A result, whose axes lie in an order.
-fn dense(
+pub(super) fn dense(
     b: &mut KernelBuilder,
-    (name, dtype): (String, DType),
-    number: usize,
     output: &Output,
     extents: &[ExprId],
+    dtype: DType,
     fact_of: impl Fn(usize) -> i64,
 ) -> Placed {
     let one = b.int(1);
@@ -211,6 +216,6 @@ fn dense(
             }
         }
     }
-    let buffer = b.output(name, number as u32, dtype, inner, ALIGN);
+    let buffer = b.output(identifier(&output.name), output.number, dtype, inner, ALIGN);
     Placed { buffer, extents: extents.to_vec(), steps }
 }

@@ -24,8 +24,11 @@ use crate::num::{BinaryOp, DType};
 mod evaluate;
 mod scales;
 mod steps;
+mod sums;
 #[cfg(test)]
 mod tests;
+
+pub use evaluate::check_groups;
 
 const MAT1: OpParam = req("mat1", OpParamKind::Tensor);
 const MAT2: OpParam = req("mat2", OpParamKind::Tensor);
@@ -54,7 +57,7 @@ pub(super) const ROWS: &[OpRow] = &[
             GAMMA,
         ],
         build_grouped,
-        Primitive { meta: grouped_meta, layout: ResultLayout::Dense, eval: evaluate::grouped, decompose: None, movement: Movement::LIBRARY },
+        Primitive { meta: grouped_meta, layout: ResultLayout::Dense, eval: evaluate::grouped, decompose: Some(steps::grouped), movement: Movement::LIBRARY },
         "Products of groups that end at offsets: of columns of mat1 and rows of mat2 [m, k] [k, n] (one result for each \
          group), of columns of mat2 [g, m, k] [k, n], or of rows of mat1 [m, k] [g, k, n]; what is in no group is 0. \
          alpha * product + beta * bias, mat1 and mat2 multiplied by their scales; the type is bf16 with scales, else \
@@ -63,6 +66,7 @@ pub(super) const ROWS: &[OpRow] = &[
     )
     .py(PyForm { optional_results: true, ..PyForm::args(PyArgs::Grouped) })
     .tensor_cores(),
+    sums::ROW,
     OpRow::primitive(
         "scaled_mm",
         &[
@@ -232,9 +236,20 @@ fn check_float(cx: &MetaCx<'_>, name: &str, shape: &Shape) -> Result<()> {
     Err(Diagnostic::user(code::DTYPE, message).note("cast it"))
 }
 
+/// The axis of groups: of the offsets, and of an operand that is a stack.
+fn group_axis(cx: &mut MetaCx<'_>, a: &Shape, b: &Shape) -> Result<AxisMeta> {
+    let mut groups = operand(cx, "offsets", 1, &[DType::I32, DType::I64])?.axes[0];
+    for (name, shape) in [("mat1", a), ("mat2", b)] {
+        if shape.axes.len() == 3 {
+            let what = format!("axis 0 of `{name}` and of `offsets`");
+            groups.extent = cx.same(&what, shape.axes[0].extent, groups.extent)?;
+        }
+    }
+    Ok(groups)
+}
+
 fn grouped_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
     let (a, b) = (cx.tensor("mat1")?, cx.tensor("mat2")?);
-    let offsets = operand(cx, "offsets", 1, &[DType::I32, DType::I64])?;
     let ranks = (a.axes.len(), b.axes.len());
     if !matches!(ranks, (2, 2) | (3, 2) | (2, 3)) {
         let message = format!("{}: `mat1` has rank {} and `mat2` rank {}", cx.name(), ranks.0, ranks.1);
@@ -242,13 +257,7 @@ fn grouped_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
             .note("ranks are 2 and 2, 3 and 2, or 2 and 3: offsets split a matrix; use matmul for two stacks"));
     }
     check_matrices(cx, &a, &b)?;
-    let mut groups = offsets.axes[0];
-    for (name, shape) in [("mat1", &a), ("mat2", &b)] {
-        if shape.axes.len() == 3 {
-            let what = format!("axis 0 of `{name}` and of `offsets`");
-            groups.extent = cx.same(&what, shape.axes[0].extent, groups.extent)?;
-        }
-    }
+    let groups = group_axis(cx, &a, &b)?;
     let (m, n) = (a.axes[ranks.0 - 2], b.axes[ranks.1 - 1]);
     let axes = if ranks == (2, 2) { vec![groups, m, n] } else { vec![m, n] };
     let (one, group) = (cx.constant(1), groups.extent);

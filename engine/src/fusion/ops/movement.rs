@@ -72,6 +72,8 @@ pub enum Form {
     Linear,
     /// Groups of rows of the first operand, each from a row of its own on; what is between is 0.
     Groups,
+    /// Sums of products of `mat1` and `mat2` in groups that end at `offsets`.
+    GroupedSums,
     /// The elements of `x` along `dim` up to each one, combined.
     Scan(ReduceOp),
     /// The positions of the elements of `x` along `dim` in order.

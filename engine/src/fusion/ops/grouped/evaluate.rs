@@ -5,6 +5,7 @@ use super::scales::{factors, finish, scale, with_blocks};
 use crate::array::{Sums, View};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::ops::EvalCx;
+use crate::tensor::HostTensor;
 use std::ops::Range;
 
 /// Part of a tensor along an axis.
@@ -40,7 +41,13 @@ fn groups(name: &str, ends: &[i64], extent: usize) -> Result<Vec<Range<usize>>> 
     Ok(groups)
 }
 
-pub(super) fn grouped(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+/// Fails if offsets are no ends of groups of an axis of a size, as the evaluation of `name` does.
+pub fn check_groups(name: &str, offsets: &HostTensor, size: i64) -> Result<()> {
+    groups(name, &View::load(offsets).to_i64(), usize::try_from(size).unwrap_or(0)).map(drop)
+}
+
+/// The products of groups, each with its number and its rows or columns, as `scaled` leaves them.
+fn products(cx: &EvalCx<'_>, scaled: impl Fn(usize, &Range<usize>, &mut Vec<f64>)) -> Result<Vec<f64>> {
     let (a, b) = (cx.tensor("mat1")?, cx.tensor("mat2")?);
     let ranks = (a.sizes.len(), b.sizes.len());
     let (m, k, n) = (a.sizes[ranks.0 - 2], a.sizes[ranks.0 - 1], b.sizes[ranks.1 - 1]);
@@ -50,31 +57,46 @@ pub(super) fn grouped(cx: &EvalCx<'_>) -> Result<Vec<View>> {
         _ => m,
     };
     let ends = cx.tensor("offsets")?.to_i64();
-    let groups = groups(cx.call.row.name, &ends, split)?;
-    // Scales in full size: groups ahead where they or the result have them.
-    let full = |x: Option<&View>, sizes: [usize; 3]| x.map(|x| x.expanded(&sizes[3 - x.sizes.len()..]));
-    let left = full(cx.opt_tensor("scale1"), [groups.len(), m, 1]);
-    let right = full(cx.opt_tensor("scale2"), [groups.len(), 1, n]);
     let mut values = vec![0.0; cx.results[0].1.iter().product()];
-    for (i, range) in groups.iter().enumerate() {
-        // A stack has one item for each group; a matrix is cut along an axis.
-        let part = |x: &View, axis: usize| if x.sizes.len() == 3 { pick(x, i) } else { cut(x, axis, range) };
+    for (i, range) in groups(cx.call.row.name, &ends, split)?.iter().enumerate() {
         let (x, y, start) = match ranks {
-            (2, 2) => (part(a, 1), part(b, 0), i * m * n),
-            (3, 2) => (part(a, 0), part(b, 1), range.start),
-            _ => (part(a, 0), part(b, 0), range.start * n),
+            (2, 2) => (part(a, i, 1, range), part(b, i, 0, range), i * m * n),
+            (3, 2) => (part(a, i, 0, range), part(b, i, 1, range), range.start),
+            _ => (part(a, i, 0, range), part(b, i, 0, range), range.start * n),
         };
         let mut product = Sums::of(&x, &y, &[])?.into_real()?;
-        if let (Some(left), Some(right)) = (&left, &right) {
-            let (left, right) = (part(left, 0), part(right, 1));
-            scale(&mut product, &left.to_f64(), &right.to_f64());
-        }
+        scaled(i, range, &mut product);
         let columns = y.sizes[1];
         for (row, from) in product.chunks(columns.max(1)).enumerate() {
             values[start + row * n..][..columns].copy_from_slice(from);
         }
     }
+    Ok(values)
+}
+
+/// What a group has of a tensor: a stack has one item for each group; a matrix is cut along an axis.
+fn part(x: &View, group: usize, axis: usize, range: &Range<usize>) -> View {
+    if x.sizes.len() == 3 { pick(x, group) } else { cut(x, axis, range) }
+}
+
+pub(super) fn grouped(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let (a, b, count) = (cx.tensor("mat1")?, cx.tensor("mat2")?, cx.tensor("offsets")?.len());
+    let (m, n) = (a.sizes[a.sizes.len() - 2], b.sizes[b.sizes.len() - 1]);
+    // Scales in full size: groups ahead where they or the result have them.
+    let full = |name: &str, sizes: [usize; 3]| cx.opt_tensor(name).map(|x| x.expanded(&sizes[3 - x.sizes.len()..]));
+    let (left, right) = (full("scale1", [count, m, 1]), full("scale2", [count, 1, n]));
+    let values = products(cx, |i, range, product| {
+        if let (Some(left), Some(right)) = (&left, &right) {
+            let (left, right) = (part(left, i, 0, range), part(right, i, 1, range));
+            scale(product, &left.to_f64(), &right.to_f64());
+        }
+    })?;
     Ok(finish(cx, values))
+}
+
+pub(super) fn sums(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let (dtype, sizes) = &cx.results[0];
+    Ok(vec![View::from_f64(*dtype, sizes.clone(), &products(cx, |_, _, _| {})?)])
 }
 
 pub(super) fn scaled(cx: &EvalCx<'_>) -> Result<Vec<View>> {

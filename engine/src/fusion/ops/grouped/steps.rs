@@ -1,5 +1,5 @@
-//! Products of matrices with scales in simpler operations: what is multiplied on tensor cores, a product that
-//! libraries compute in `f32`, and a kernel for what is done to the sums.
+//! Products of matrices with scales and of groups in simpler operations: what is multiplied on tensor cores, a product
+//! that libraries compute in `f32`, or sums of groups, and a kernel for what is done to the sums.
 //!
 //! Elements of at most eight bits are exact in `bf16`, those times the scale of their block too: at most four bits
 //! of either, and exponents that only scales at the ends of their range leave.
@@ -8,10 +8,10 @@ use super::super::args::{Args, OpArg};
 use super::super::call::Call;
 use super::super::extents::{binary, call, constant, decide_alike, extents, operand, operands, reshape};
 use super::super::swizzle::steps::in_rows;
-use super::block_of;
+use super::{block_of, sums};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{AxisKind, Fusion, FusionBuilder, Op, Operand, Src, TensorId};
-use crate::num::{BinaryOp, DType};
+use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, Value};
 
 /// Whether the axis that is summed over repeats in one matrix alone: products of libraries have it in both or in neither.
 pub(super) fn scaled_stays(fusion: &Fusion, op: &Op, call: &Call) -> bool {
@@ -45,7 +45,7 @@ pub(super) fn scaled(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>>
     })?;
     for (side, repeats) in sides.iter().zip([[false, true], [true, false]]).filter(|(side, _)| side.block.is_none()) {
         let repeats = if b.rank(side.scale) == 2 { repeats } else { [true; 2] };
-        let scale = as_matrix(b, name, side.scale.into(), work, repeats)?;
+        let scale = aligned(b, name, side.scale.into(), work, &repeats)?;
         sums = b.binary(BinaryOp::Mul, sums, scale)?;
     }
     let sums = finish(b, args, sums, work)?;
@@ -89,12 +89,130 @@ impl Side {
     }
 }
 
-/// A tensor of at most two axes, the last ones, as one of two, of a type. Those of `is_one` have one element and repeat.
-fn as_matrix(b: &mut FusionBuilder, name: &str, x: Src, dtype: DType, is_one: [bool; 2]) -> Result<Operand> {
+pub(super) fn grouped(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let name = args.row().name;
+    let given = |b: &mut FusionBuilder, what: &str| args.src(what).and_then(|src| b.tensor_operand(name, src));
+    let (left, right, offsets) = (given(b, "mat1")?, given(b, "mat2")?, given(b, "offsets")?);
+    let (own, is_scaled) = (b.dtype(Operand::Tensor(left)), args.has("scale1"));
+    let result = args.dtype("dtype").unwrap_or(if is_scaled { DType::BF16 } else { own });
+    // Packed elements are no elements of memory to a kernel that adds them up.
+    let factor = match own {
+        _ if result == DType::F64 => DType::F64,
+        _ if own.is_packed() => DType::BF16,
+        _ => own,
+    };
+    let work = sums::type_of(factor);
+    let scales = match is_scaled {
+        true => Some([given(b, "scale1")?, given(b, "scale2")?]),
+        false => None,
+    };
+    let (left, right) = (b.cast(left, factor)?, b.cast(right, factor)?);
+    let ranks = [left, right].map(|x| match x {
+        Operand::Tensor(x) => b.rank(x),
+        Operand::Scalar(_) => 0,
+    });
+    let sums = match ranks {
+        [2, 2] => {
+            let mut sums = products(b, left, right, offsets)?;
+            for (scale, repeats) in scales.into_iter().flatten().zip([[false, false, true], [false, true, false]]) {
+                let scale = aligned(b, name, scale.into(), work, &repeats)?;
+                sums = b.binary(BinaryOp::Mul, sums, scale)?;
+            }
+            sums
+        }
+        [2, _] => Rows { name, offsets, work, scales }.sums(b, left, right)?,
+        // Columns of a product are rows of the transposed one: (A B)' = B' A'.
+        _ => {
+            let (left, right) = (b.permute(right, &[1, 0])?, b.permute(left, &[0, 2, 1])?);
+            let scales = match scales {
+                Some([stack, columns]) => {
+                    let turned = (b.permute(columns, &[1, 0])?, b.permute(stack, &[0, 2, 1])?);
+                    Some([b.tensor_operand(name, turned.0.into())?, b.tensor_operand(name, turned.1.into())?])
+                }
+                None => None,
+            };
+            let sums = Rows { name, offsets, work, scales }.sums(b, left, right)?;
+            b.permute(sums, &[1, 0])?
+        }
+    };
+    let sums = finish(b, args, sums, work)?;
+    Ok(vec![b.cast(sums, result)?])
+}
+
+fn products(b: &mut FusionBuilder, left: Operand, right: Operand, offsets: TensorId) -> Result<Operand> {
+    call(b, sums::NAME, |args| args.value("mat1", left).value("mat2", right).value("offsets", offsets))
+}
+
+/// Groups of the rows of a matrix.
+struct Rows<'a> {
+    name: &'a str,
+    offsets: TensorId,
+    /// The type of sums.
+    work: DType,
+    /// One for each row, `[m, 1]`, and for each group one for each column, `[g, 1, n]`.
+    scales: Option<[TensorId; 2]>,
+}
+
+impl Rows<'_> {
+    /// The products of rows with the matrix of their group, times their scales; 0 in rows of no group.
+    fn sums(&self, b: &mut FusionBuilder, left: Operand, right: Operand) -> Result<Operand> {
+        let sums = products(b, left, right, self.offsets)?;
+        let Some([own, stack]) = self.scales else { return Ok(sums) };
+        let [height, _] = extents(b, b.tensor_operand(self.name, left.into())?)[..] else {
+            return Err(Diagnostic::bug(format!("{}: a matrix has two axes", self.name)));
+        };
+        let group = self.group_of_rows(b, operand(height))?;
+        let rows = aligned(b, self.name, own.into(), self.work, &[false, true])?;
+        let columns = self.of_group(b, stack, group)?;
+        let scaled = b.binary(BinaryOp::Mul, sums, rows)?;
+        let scaled = b.binary(BinaryOp::Mul, scaled, columns)?;
+        // Whatever the scales are: one that is infinite makes no number of 0.
+        let count = extents(b, self.offsets)[0];
+        let is_in_group = b.binary(BinaryOp::Lt, group, operand(count))?;
+        let is_in_group = b.broadcast(is_in_group, &[false, true])?;
+        let zero = b.constant(Value::Float(0.0), self.work)?;
+        b.ternary(TernaryOp::Where, is_in_group, scaled, zero)
+    }
+
+    /// The number of the group that each row is of: as many groups end before the row or at it. That of a row behind all
+    /// groups is their count.
+    fn group_of_rows(&self, b: &mut FusionBuilder, height: Src) -> Result<Operand> {
+        let row = b.index(&[height], 0)?;
+        let row = b.broadcast(row, &[false, true])?;
+        let ends = b.cast(self.offsets, DType::I64)?;
+        let ends = b.broadcast(ends, &[true, false])?;
+        let is_behind = b.binary(BinaryOp::Le, ends, row)?;
+        let is_behind = b.cast(is_behind, DType::I64)?;
+        b.reduce(ReduceOp::Sum, is_behind, &[-1], false, None)
+    }
+
+    /// What a stack `[g, 1, n]` has for the group of each row; for a row of no group that of the last one.
+    fn of_group(&self, b: &mut FusionBuilder, stack: TensorId, group: Operand) -> Result<Operand> {
+        let [count, _, width] = extents(b, stack)[..] else {
+            return Err(Diagnostic::bug(format!("{}: scales of groups have three axes", self.name)));
+        };
+        let kinds = [0, 2].map(|axis| b.axes(stack)[axis].kind);
+        let table = reshape(b, stack, operands(&[count, width]))?;
+        let own = b.tensor_operand(self.name, table.into())?;
+        for (axis, kind) in kinds.into_iter().enumerate().filter(|(_, kind)| *kind != AxisKind::Symbolic) {
+            b.decide(own, axis, kind);
+        }
+        // One may be for all groups.
+        let one = constant(b, 1);
+        let last = binary(b, BinaryOp::Sub, count, one);
+        let group = b.binary(BinaryOp::Minimum, group, operand(last))?;
+        let axis = OpArg::Int(0);
+        let of_rows = call(b, "index_select", |args| args.value("x", own).value("index", group).with("dim", axis))?;
+        b.cast(of_rows, self.work)
+    }
+}
+
+/// A tensor of the last axes of a result, with all of its axes, of a type. Those of `is_one` have one element and repeat.
+fn aligned(b: &mut FusionBuilder, name: &str, x: Src, dtype: DType, is_one: &[bool]) -> Result<Operand> {
     let mut x = b.cast(x, dtype)?;
     let own = b.tensor_operand(name, x.into())?;
     let ahead = is_one.len() - b.rank(own);
-    let mut flags = is_one;
+    let mut flags = is_one.to_vec();
     flags[..ahead].fill(true);
     let mut kept = Vec::new();
     for (axis, flag) in b.axes(own).iter().zip(&mut flags[ahead..]) {
@@ -113,14 +231,16 @@ fn as_matrix(b: &mut FusionBuilder, name: &str, x: Src, dtype: DType, is_one: [b
 /// `alpha * sums + beta * bias` of a type.
 fn finish(b: &mut FusionBuilder, args: &Args, mut sums: Operand, work: DType) -> Result<Operand> {
     let name = args.row().name;
+    let rank = b.tensor_operand(name, sums.into()).map(|sums| b.rank(sums))?;
+    let (ones, none) = (vec![true; rank], vec![false; rank]);
     if let Some(alpha) = args.opt("alpha") {
-        let alpha = as_matrix(b, name, alpha, work, [true; 2])?;
+        let alpha = aligned(b, name, alpha, work, &ones)?;
         sums = b.binary(BinaryOp::Mul, sums, alpha)?;
     }
     let Some(bias) = args.opt("bias") else { return Ok(sums) };
-    let mut bias = as_matrix(b, name, bias, work, [false; 2])?;
+    let mut bias = aligned(b, name, bias, work, &none)?;
     if let Some(beta) = args.opt("beta") {
-        let beta = as_matrix(b, name, beta, work, [true; 2])?;
+        let beta = aligned(b, name, beta, work, &ones)?;
         bias = b.binary(BinaryOp::Mul, bias, beta)?;
     }
     b.binary(BinaryOp::Add, sums, bias)

@@ -311,3 +311,67 @@ fn steps_of_scaled_products() {
         Ok(())
     });
 }
+
+/// Of small numbers, whose sums are exact in any order.
+#[test]
+fn steps_of_grouped_products() {
+    crate::property::property(|u| {
+        let dtype = *u.choose(&[F64, F32, F16, BF16, F8E4M3FN, F8E5M2, F4E2M1FN])?;
+        let result = *u.choose(&[F64, F32, BF16, F8E4M3FN])?;
+        let mut size = |least, most| u.int_in_range(least..=most);
+        let (m, k, n) = (size(0, 5)?, 2 * size(0, 3)?, size(0, 5)?);
+        let form = u.int_in_range(0..=2u8)?;
+        let ends = random_ends(u, [k, n, m][usize::from(form)])?;
+        let g = ends.len() as i64;
+        let (left, right) = match form {
+            0 => (vec![m, k], vec![n, k]),
+            1 => (vec![g, m, k], vec![n, k]),
+            _ => (vec![m, k], vec![g, n, k]),
+        };
+        // Packed elements lie side by side along k.
+        let order: &[usize] = if right.len() == 3 { &[0, 2, 1] } else { &[1, 0] };
+        let right = matrix(dtype, &right, small).permuted(order).unwrap();
+        let offsets = HostTensor::from_i64(*u.choose(&[I32, I64])?, &[g], &ends).unwrap();
+        let mut inputs = vec![matrix(dtype, &left, small), right, offsets];
+        let mut statement = "%0 = grouped_mm %a, %b, %c".to_string();
+        let mut add = |name: &str, tensor: HostTensor| {
+            let place = char::from(b'a' + inputs.len() as u8);
+            inputs.push(tensor);
+            statement += &format!(" {name}(%{place})");
+        };
+        let powers = |sizes: &[i64]| matrix(F32, sizes, |i, j| [1.0, -2.0, 0.5, 4.0][((i + 3 * j) % 4) as usize]);
+        if u.arbitrary()? {
+            // One for all of an axis, or one for each.
+            let mut one_of = |size: i64| Ok::<_, arbtest::arbitrary::Error>(if u.ratio(1u8, 4u8)? { 1 } else { size });
+            let (groups, rows, columns) = (one_of(g)?, one_of(m)?, one_of(n)?);
+            add("scale1", powers(&if form == 2 { vec![rows, 1] } else { vec![groups, rows, 1] }));
+            add("scale2", powers(&if form == 1 { vec![1, columns] } else { vec![groups, 1, columns] }));
+        }
+        if u.arbitrary()? {
+            add("alpha", dense(F32, &[1][..u.int_in_range(0..=1)?], &[0.5]));
+        }
+        if u.arbitrary()? {
+            let sizes = [vec![m, n], vec![n], vec![1, n], vec![m, 1], vec![]];
+            add("bias", counting(BF16, u.choose(&sizes)?));
+            add("beta", dense(F32, &[], &[2.0]));
+        }
+        check_steps(&format!("{statement} dtype({result})"), &inputs);
+        Ok(())
+    });
+}
+
+#[test]
+fn sums_of_groups() {
+    let (a, stack) = (counting(BF16, &[4, 2]), counting(BF16, &[2, 2, 3]));
+    let statement = "%0 = grouped_sums %a, %b, %c";
+    let sums = result(statement, &[a.clone(), stack.clone(), ints(&[1, 3])]);
+    let whole = result("%0 = grouped_mm %a, %b, %c dtype(f32)", &[a.clone(), stack, ints(&[1, 3])]);
+    assert!(sums.bits_equal(&whole));
+    assert_eq!(sums.to_f64()[9..], [0.0; 3], "the last row is in no group");
+    let split = result(statement, &[a.clone(), counting(BF16, &[2, 3]), ints(&[1, 1, 2])]);
+    assert_eq!((split.dtype(), split.sizes()), (F32, &[3, 4, 3][..]));
+    let inputs = [a.clone(), counting(BF16, &[2, 3]), ints(&[2, 1])];
+    check_unevaluated(statement, &inputs, "E0213: grouped_sums: group 1 ends at 1, it must end from 2 to 2");
+    let inputs = [a, counting(BF16, &[1, 1, 2, 3]), ints(&[1])];
+    check_refused(statement, &inputs, "E0203: grouped_sums: `mat2` has rank 4, it needs 2 or 3");
+}
