@@ -13,7 +13,7 @@ mod side;
 
 use self::memory::Memory;
 use self::product::{Product, Window};
-use super::Template;
+use super::{Template, share};
 use crate::diag::Result;
 use crate::fusion::{Bindings, Fusion, Op, Operand};
 use crate::kernel::{BufId, Dim, ExprId, IndexOp, Kernel, KernelBuilder, Launch, Scope, ShuffleMode, Unroll};
@@ -116,7 +116,7 @@ pub(super) fn kernel(template: &Template, groups: Groups, shape: Shape, class: &
     if groups.splits_sums {
         blocks = b.exprs().mul(blocks, memory.count);
     }
-    let block = place(&mut b, Dim::X, true);
+    let block = share::block(&mut b);
     let column = b.exprs().rem(block, right);
     let column = b.exprs().mul(column, width);
     let column = b.let_("column", column);
@@ -150,13 +150,6 @@ pub(super) fn kernel(template: &Template, groups: Groups, shape: Shape, class: &
         min_blocks,
         cooperative: false,
     }))
-}
-
-/// Where a thread, or its block, is.
-fn place(b: &mut KernelBuilder, dim: Dim, is_block: bool) -> ExprId {
-    let index = b.index_type();
-    let at = if is_block { b.exprs().block_idx(dim) } else { b.exprs().thread_idx(dim) };
-    b.exprs().cast(at, index)
 }
 
 /// Emits a tile of the result of a group: sums over its part of the summed axis.
@@ -202,7 +195,7 @@ fn groups_between(b: &mut KernelBuilder, memory: &Memory, row: ExprId, end: Expr
     let [nothing, single] = [0, 1].map(|n| b.exprs().int(n, DType::I32));
     let slots = [zero, one];
     slots.iter().for_each(|slot| b.store(counts, *slot, nothing));
-    let thread = place(b, Dim::X, false);
+    let thread = share::thread(b, Dim::X);
     let lanes = b.int(LANES);
     let lane = b.exprs().rem(thread, lanes);
     let turns = b.exprs().ceil_div(memory.count, lanes);

@@ -7,9 +7,10 @@
 //! Rows of a tile in shared memory are 4 elements longer than the tile, so that lanes that read along the summed axis
 //! write into different banks, at most two each into one.
 
+use super::super::share;
 use super::memory::Memory;
 use super::side::{Part, Side};
-use super::{DEPTH, SIDE, Shape, THREADS, place};
+use super::{DEPTH, SIDE, Shape, THREADS};
 use crate::kernel::{BufId, CacheHint, Dim, ExprId, KernelBuilder, MAX_ACCESS_BYTES, Scope, Unroll};
 use crate::num::{UnaryOp, Value};
 
@@ -39,7 +40,7 @@ impl<'a> Product<'a> {
     pub(super) fn new(b: &mut KernelBuilder, memory: &'a Memory, shape: Shape, [row, column]: [ExprId; 2]) -> Self {
         let (down, parts) = (i64::from(shape.across), i64::from(shape.parts));
         let right = THREADS / down;
-        let (thread, by) = (place(b, Dim::X, false), b.int(right));
+        let (thread, by) = (share::thread(b, Dim::X), b.int(right));
         let (ty, tx) = (b.exprs().div(thread, by), b.exprs().rem(thread, by));
         let (ty, tx) = (b.let_("ty", ty), b.let_("tx", tx));
         let [height, width] = shape.tile();

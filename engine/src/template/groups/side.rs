@@ -1,7 +1,8 @@
 //! A factor of a tile: how threads bring its elements from memory into shared memory, and from there into registers.
 
+use super::super::share;
 use super::memory::Factor;
-use super::{DEPTH, SIDE, THREADS, place};
+use super::{DEPTH, SIDE, THREADS};
 use crate::kernel::{BufId, CacheHint, Dim, ExprId, KernelBuilder, MAX_ACCESS_BYTES, Unroll};
 use crate::num::{DType, TernaryOp, UnaryOp, Value};
 
@@ -107,7 +108,7 @@ impl<'a> Side<'a> {
     fn each(&self, b: &mut KernelBuilder, body: impl FnOnce(&mut KernelBuilder, Piece)) {
         let fast = if self.factor.is_along { DEPTH } else { self.width };
         let per = fast / self.vector;
-        let (thread, count, vector) = (place(b, Dim::X, false), b.int(per), b.int(self.vector));
+        let (thread, count, vector) = (share::thread(b, Dim::X), b.int(per), b.int(self.vector));
         let (slow, quick) = (b.exprs().div(thread, count), b.exprs().rem(thread, count));
         let quick = b.exprs().mul(quick, vector);
         let pieces = b.int(self.width * DEPTH / (THREADS * self.vector));
