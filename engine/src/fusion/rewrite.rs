@@ -244,7 +244,7 @@ impl<'a> Rewriter<'a> {
     }
 
     /// The arguments with which a call was made.
-    pub(super) fn arguments(&mut self, op: &Op, call: &Call) -> Result<Args> {
+    pub(crate) fn arguments(&mut self, op: &Op, call: &Call) -> Result<Args> {
         let mut args = Args::new(call.row);
         for (position, (param, attr)) in call.row.params.iter().zip(&call.attrs).enumerate() {
             let operands = &op.inputs[call.operands(param.name)];

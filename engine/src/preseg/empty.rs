@@ -1,11 +1,11 @@
 //! What has no element, or is made of none, is filled and not computed: results without
 //! elements, a reduction over nothing (its initial value), a product over nothing (0), a
-//! padded nothing (the padding), groups of nothing and sums over no group (0), a tensor into
-//! which nothing is put (itself).
+//! padded nothing (the padding), groups of nothing and sums over no group (0, and what comes
+//! after such sums), a tensor into which nothing is put (itself).
 
 use super::make::{extents, tensor};
 use super::whole::{ChangeAll, Changes, Whole, call, operand};
-use crate::fusion::ops::Form;
+use crate::fusion::ops::{self, Form};
 use crate::fusion::{Op, OpKind, Operand, Src, TensorId};
 use crate::num::{Value, eval};
 
@@ -25,6 +25,14 @@ enum Fill {
 fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<ChangeAll<'a>> {
     if op.kind.declares_axes() || !op.outputs.iter().all(|output| whole.declares(*output)) {
         return None;
+    }
+    let made_of_nothing = !whole.is_empty(op.output()) && sums_nothing(whole, op);
+    if let Some(call) = call(op, Form::GroupedProducts).filter(|_| made_of_nothing) {
+        return Some(Box::new(move |r| {
+            let shape = extents(r, whole, op.output());
+            let args = r.arguments(op, call)?;
+            Ok(vec![tensor(ops::grouped_of_nothing(&mut r.builder, &args, &shape)?)?])
+        }));
     }
     let fill = |output| {
         let is_empty = whole.is_empty(output);
@@ -54,8 +62,7 @@ fn of_nothing(whole: &Whole<'_>, op: &Op) -> Option<Fill> {
     if let (Some(_), [Operand::Tensor(x), Operand::Tensor(index), ..]) = (call(op, Form::Scatter), &op.inputs[..]) {
         return whole.is_empty(*index).then_some(Fill::Copy(*x));
     }
-    let is_nothing = |x: &Operand| matches!(x, Operand::Tensor(x) if whole.is_empty(*x));
-    if call(op, Form::GroupedSums).is_some() && op.inputs.iter().any(is_nothing) {
+    if call(op, Form::GroupedSums).is_some() && sums_nothing(whole, op) {
         return Some(Fill::Number(Value::Int(0)));
     }
     let x = operand(op).filter(|x| whole.is_empty(*x))?;
@@ -71,6 +78,12 @@ fn of_nothing(whole: &Whole<'_>, op: &Op) -> Option<Fill> {
             Some(value.map_or(Fill::Number(Value::Int(0)), |value| Fill::Operand(*value)))
         }
     }
+}
+
+/// Whether a product of groups has no group, or none of its sums has a term.
+fn sums_nothing(whole: &Whole<'_>, op: &Op) -> bool {
+    let is_nothing = |x: &Operand| matches!(x, Operand::Tensor(x) if whole.is_empty(*x));
+    op.inputs.iter().take(3).any(is_nothing)
 }
 
 /// Whether the axis over which a product of this left operand sums has no element.

@@ -12,7 +12,7 @@ use super::call::Attr;
 use super::cx::MetaCx;
 use super::draft::CallDraft;
 use super::matmul::need_axes;
-use super::movement::Movement;
+use super::movement::{Form, Movement};
 use super::py_form::{PyArgs, PyForm};
 use super::row::{OpParam, OpParamKind, OpRow, Primitive, ResultLayout, dtype, flag, int, opt, req};
 use super::swizzle;
@@ -29,6 +29,7 @@ mod sums;
 mod tests;
 
 pub use evaluate::check_groups;
+pub use steps::of_nothing as grouped_of_nothing;
 
 const MAT1: OpParam = req("mat1", OpParamKind::Tensor);
 const MAT2: OpParam = req("mat2", OpParamKind::Tensor);
@@ -57,7 +58,7 @@ pub(super) const ROWS: &[OpRow] = &[
             GAMMA,
         ],
         build_grouped,
-        Primitive { meta: grouped_meta, layout: ResultLayout::Dense, eval: evaluate::grouped, decompose: Some(steps::grouped), movement: Movement::LIBRARY },
+        Primitive { meta: grouped_meta, layout: ResultLayout::Dense, eval: evaluate::grouped, decompose: Some(steps::grouped), movement: Movement::LIBRARY.form(Form::GroupedProducts) },
         "Products of groups that end at offsets: of columns of mat1 and rows of mat2 [m, k] [k, n] (one result for each \
          group), of columns of mat2 [g, m, k] [k, n], or of rows of mat1 [m, k] [g, k, n]; what is in no group is 0. \
          alpha * product + beta * bias, mat1 and mat2 multiplied by their scales; the type is bf16 with scales, else \

@@ -74,6 +74,8 @@ pub enum Form {
     Groups,
     /// Sums of products of `mat1` and `mat2` in groups that end at `offsets`.
     GroupedSums,
+    /// The same with scales, a bias and a type.
+    GroupedProducts,
     /// The elements of `x` along `dim` up to each one, combined.
     Scan(ReduceOp),
     /// The positions of the elements of `x` along `dim` in order.

@@ -147,7 +147,8 @@ fn factor(placed: Placed, layout: &TensorLayout, dtype: DType, [across, along]: 
         let is_aligned = i64::from(layout.align) % (lanes * bytes) == 0;
         steps && innermost.is_some_and(|own| own.axis == fast) && layout.size_facts[fast] % lanes == 0 && is_aligned
     };
-    let vector = [8, 4, 2].into_iter().find(|lanes| lanes * bytes <= MAX_ACCESS_BYTES && is_whole(*lanes)).unwrap_or(1);
+    // More would be in registers, on the way to shared memory, than sums leave.
+    let vector = [4, 2].into_iter().find(|lanes| lanes * bytes <= MAX_ACCESS_BYTES && is_whole(*lanes)).unwrap_or(1);
     Factor {
         buffer: placed.buffer,
         dtype,

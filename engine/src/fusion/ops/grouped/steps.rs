@@ -89,20 +89,35 @@ impl Side {
     }
 }
 
+/// The types of a product of groups.
+struct Types {
+    /// Of what is multiplied.
+    factor: DType,
+    /// Of sums, and of what is done to them.
+    work: DType,
+    result: DType,
+}
+
+impl Types {
+    fn new(b: &FusionBuilder, args: &Args, matrix: TensorId) -> Self {
+        let own = b.dtype(Operand::Tensor(matrix));
+        let result = args.dtype("dtype").unwrap_or(if args.has("scale1") { DType::BF16 } else { own });
+        // Packed elements are no elements of memory to a kernel that adds them up.
+        let factor = match own {
+            _ if result == DType::F64 => DType::F64,
+            _ if own.is_packed() => DType::BF16,
+            _ => own,
+        };
+        Self { factor, work: sums::type_of(factor), result }
+    }
+}
+
 pub(super) fn grouped(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let name = args.row().name;
     let given = |b: &mut FusionBuilder, what: &str| args.src(what).and_then(|src| b.tensor_operand(name, src));
     let (left, right, offsets) = (given(b, "mat1")?, given(b, "mat2")?, given(b, "offsets")?);
-    let (own, is_scaled) = (b.dtype(Operand::Tensor(left)), args.has("scale1"));
-    let result = args.dtype("dtype").unwrap_or(if is_scaled { DType::BF16 } else { own });
-    // Packed elements are no elements of memory to a kernel that adds them up.
-    let factor = match own {
-        _ if result == DType::F64 => DType::F64,
-        _ if own.is_packed() => DType::BF16,
-        _ => own,
-    };
-    let work = sums::type_of(factor);
-    let scales = match is_scaled {
+    let Types { factor, work, result } = Types::new(b, args, left);
+    let scales = match args.has("scale1") {
         true => Some([given(b, "scale1")?, given(b, "scale2")?]),
         false => None,
     };
@@ -137,6 +152,15 @@ pub(super) fn grouped(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>
     };
     let sums = finish(b, args, sums, work)?;
     Ok(vec![b.cast(sums, result)?])
+}
+
+/// A product of groups of these extents, where there is no group, or nothing to sum.
+pub fn of_nothing(b: &mut FusionBuilder, args: &Args, extents: &[Src]) -> Result<Operand> {
+    let matrix = b.tensor_operand(args.row().name, args.src("mat1")?)?;
+    let Types { work, result, .. } = Types::new(b, args, matrix);
+    let sums = b.full(extents, Value::Int(0), work)?;
+    let sums = finish(b, args, sums, work)?;
+    b.cast(sums, result)
 }
 
 fn products(b: &mut FusionBuilder, left: Operand, right: Operand, offsets: TensorId) -> Result<Operand> {
