@@ -39,14 +39,14 @@ pub enum Maker {
     /// Schedules of it, as it is before any.
     Scheduled(Box<Unscheduled>),
     /// They are written whole.
-    Written(Template),
+    Written(Box<Template>),
 }
 
 impl Maker {
     /// For a fusion whose axes are decided; refused where schedules do not know an operation or a type.
     pub fn new(fusion: &Fusion, by: Author) -> Result<Self> {
         match Template::of(fusion) {
-            Some(template) if by == Author::Heuristic => Ok(Self::Written(template)),
+            Some(template) if by == Author::Heuristic => Ok(Self::Written(Box::new(template))),
             _ => Ok(Self::Scheduled(Box::new(Unscheduled::new(working_copy(fusion, by)?)?))),
         }
     }

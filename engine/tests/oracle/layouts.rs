@@ -85,6 +85,9 @@ fn check(case: &Case, fusion: &Fusion, args: &[Arg]) -> bool {
     true
 }
 
+/// Operations that others decompose into, and that PyTorch has as a part of those alone; they are held against them.
+const STEPS: &[&str] = &["grouped_sums"];
+
 #[test]
 fn results_have_the_predicted_layouts() {
     let families = families();
@@ -128,6 +131,7 @@ fn results_have_the_predicted_layouts() {
     let listed: Vec<String> = counts.iter().map(|(op, count)| format!("{op} {count}")).collect();
     eprintln!("layouts checked by operation: {}", listed.join(", "));
     eprintln!("{total} of {} draws accepted, {other_sizes} with other sizes", total + refused);
-    let missing: Vec<_> = ops::all().map(|row| row.name).filter(|name| !counts.contains_key(name)).collect();
+    let has_no_case = |name: &&str| !counts.contains_key(name) && !STEPS.contains(name);
+    let missing: Vec<_> = ops::all().map(|row| row.name).filter(has_no_case).collect();
     assert!(missing.is_empty(), "no case in {} is about {missing:?}", folder().display());
 }

@@ -237,18 +237,6 @@ fn check_float(cx: &MetaCx<'_>, name: &str, shape: &Shape) -> Result<()> {
     Err(Diagnostic::user(code::DTYPE, message).note("cast it"))
 }
 
-/// The axis of groups: of the offsets, and of an operand that is a stack.
-fn group_axis(cx: &mut MetaCx<'_>, a: &Shape, b: &Shape) -> Result<AxisMeta> {
-    let mut groups = operand(cx, "offsets", 1, &[DType::I32, DType::I64])?.axes[0];
-    for (name, shape) in [("mat1", a), ("mat2", b)] {
-        if shape.axes.len() == 3 {
-            let what = format!("axis 0 of `{name}` and of `offsets`");
-            groups.extent = cx.same(&what, shape.axes[0].extent, groups.extent)?;
-        }
-    }
-    Ok(groups)
-}
-
 fn grouped_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
     let (a, b) = (cx.tensor("mat1")?, cx.tensor("mat2")?);
     let ranks = (a.axes.len(), b.axes.len());
@@ -258,7 +246,7 @@ fn grouped_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
             .note("ranks are 2 and 2, 3 and 2, or 2 and 3: offsets split a matrix; use matmul for two stacks"));
     }
     check_matrices(cx, &a, &b)?;
-    let groups = group_axis(cx, &a, &b)?;
+    let groups = sums::group_axis(cx, &a, &b)?;
     let (m, n) = (a.axes[ranks.0 - 2], b.axes[ranks.1 - 1]);
     let axes = if ranks == (2, 2) { vec![groups, m, n] } else { vec![m, n] };
     let (one, group) = (cx.constant(1), groups.extent);

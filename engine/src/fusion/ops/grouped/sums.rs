@@ -3,9 +3,9 @@
 //! Where groups split columns, they split rows of the transposed operands, so there are two forms. Sums are `f32`, those
 //! of `f64` are `f64`; scales, a bias and the type that is asked for come after them ([`super::steps`]).
 
-use super::{MAT1, MAT2, check_matrices, evaluate, group_axis, operand};
+use super::{MAT1, MAT2, check_matrices, evaluate, operand};
 use crate::diag::{Diagnostic, Result, code};
-use crate::fusion::meta::Shape;
+use crate::fusion::meta::{AxisMeta, Shape};
 use crate::fusion::ops::args::Args;
 use crate::fusion::ops::cx::MetaCx;
 use crate::fusion::ops::draft::CallDraft;
@@ -39,6 +39,18 @@ pub(super) fn type_of(own: DType) -> DType {
 
 fn build(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     b.push_draft(CallDraft::new(args))
+}
+
+/// The axis of groups: of the offsets, and of an operand that is a stack.
+pub(super) fn group_axis(cx: &mut MetaCx<'_>, a: &Shape, b: &Shape) -> Result<AxisMeta> {
+    let mut groups = operand(cx, "offsets", 1, &[DType::I32, DType::I64])?.axes[0];
+    for (name, shape) in [("mat1", a), ("mat2", b)] {
+        if shape.axes.len() == 3 {
+            let what = format!("axis 0 of `{name}` and of `offsets`");
+            groups.extent = cx.same(&what, shape.axes[0].extent, groups.extent)?;
+        }
+    }
+    Ok(groups)
 }
 
 fn meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
