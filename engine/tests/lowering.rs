@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use engine::backend::sim;
 use engine::diag::Result;
 use engine::fusion::{AxisDecl, Fusion, FusionBuilder, Operand};
 use engine::num::{BinaryOp, DType, ReduceOp, UnaryOp};
@@ -665,4 +666,36 @@ fn sums_in_groups() {
         Ok(())
     })
     .cases(80);
+}
+
+/// The reference refuses them; on the simulator an access outside of memory, or a race, is an error.
+#[test]
+fn offsets_of_no_groups_leave_memory_alone() {
+    crate::property::property(|u| {
+        let splits_sums: bool = u.arbitrary()?;
+        let offsets = *u.choose(&[DType::I32, DType::I64])?;
+        let far = if offsets == DType::I32 { i64::from(i32::MAX) } else { i64::MAX };
+        let values = [-far, -1, 0, 3, 40, 70, 71, far];
+        let ends = (0..6).map(|_| u.choose(&values).copied()).collect::<arbtest::arbitrary::Result<Vec<i64>>>()?;
+        let (dims, right) = if splits_sums { ("?, ?", vec![70, 9]) } else { ("?, ?, ?", vec![6, 70, 9]) };
+        let text = format!(
+            "fusion @f(%a: f32[?, ?], %b: f32[{dims}], %c: {offsets}[?]) {{\n  \
+             %y = grouped_sums %a, %b, %c\n  return %y\n}}\n"
+        );
+        let fusion = engine::text::parse_one(&text).unwrap();
+        let (a, b) = (laid_out(u, DType::F32, &[70, 70])?, laid_out(u, DType::F32, &right)?);
+        let args = [a, b, HostTensor::from_i64(offsets, &[6], &ends).unwrap()];
+        let metas: Vec<ArgMeta> = args.iter().map(|tensor| ArgMeta::Tensor(tensor.meta.clone())).collect();
+        let options = Options { force_index64: u.arbitrary()?, ..Options::default() };
+        let cx = CompileCx { options: &options, device: &DeviceDesc::h200(), trace: &NoTrace };
+        let kernel = compile::compile_fusion(&cx, &fusion, &metas, &[16; 3]).unwrap().kernel;
+        let launch = kernel::bind(&kernel, &metas).unwrap();
+        let mut memory = sim::SimMemory::new(&kernel, &launch);
+        for (input, tensor) in args.iter().enumerate() {
+            memory.fill_input(input as u32, &tensor.data).unwrap();
+        }
+        sim::run(&kernel, &launch, &mut memory, &SimOptions::default()).unwrap();
+        Ok(())
+    })
+    .cases(30);
 }
