@@ -604,6 +604,7 @@ fn orders_along_any_axis() {
             (value, DType::F8E8M0FNU) => engine::num::Value::Float(2f64.powi(value as i32 - 9)),
             (value, DType::Bool) => engine::num::Value::Bool(value % 2 == 1),
             (0, DType::U64 | DType::I64 | DType::I32 | DType::I16) => engine::num::Value::Int(-1),
+            (0, DType::U8 | DType::U16 | DType::U32) => engine::num::Value::Int((1 << dtype.bits()) - 1),
             (value, _) if !dtype.is_float() => engine::num::Value::Int(value as i64),
             (0, _) => engine::num::Value::Float(f64::NAN),
             (1, _) => engine::num::Value::Float(f64::NEG_INFINITY),
@@ -698,4 +699,26 @@ fn offsets_of_no_groups_leave_memory_alone() {
         Ok(())
     })
     .cases(30);
+}
+
+#[test]
+fn who_writes_last() {
+    crate::property::property(|u| {
+        let (lines, positions) = (*u.choose(&[1, 3, 140])?, *u.choose(&[1, 7, 300, 2000])?);
+        let places = *u.choose(&[1, 5, 100, 200, 3000, 9000])?;
+        let dtype = *u.choose(&[DType::I64, DType::I32, DType::U8, DType::I16])?;
+        let axis = u.int_in_range(0..=1)?;
+        let text = format!(
+            "fusion @f(%i: {dtype}[?, ?], %n: i64) {{\n  %y = last_position %i, %n dim({axis})\n  return %y\n}}\n"
+        );
+        let fusion = engine::text::parse_one(&text).unwrap();
+        let mut draw = Draw::new(u.arbitrary()?);
+        let most = places.min(if dtype.bits() == 8 { 256 } else { 1 << 15 });
+        let sizes = if axis == 1 { [lines, positions] } else { [positions, lines] };
+        let index =
+            HostTensor::from_fn(dtype, &sizes, |_| engine::num::Value::Int(draw.below(most as usize) as i64)).unwrap();
+        check_args(&fusion, &[Arg::Tensor(index), Arg::Scalar(engine::num::Value::Int(places))]);
+        Ok(())
+    })
+    .cases(60);
 }

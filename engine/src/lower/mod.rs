@@ -20,7 +20,7 @@
 //! * `vector` emits wide accesses with a checked tail, `tile` those of tiles, `ring` asynchronous copies;
 //! * `random` draws random numbers, a block of the generator at a time;
 //! * `block_reduce` and `grid_reduce` emit the steps of reductions across threads and blocks;
-//! * `params` declares parameters, `bounds` notes what is known of sums, for the choice of approximations.
+//! * `params` and `scalars` declare parameters, `bounds` notes what is known of sums, for the choice of approximations.
 //!
 //! At last `cleanup` joins equal predicates. Nothing here knows which heuristic made the schedule.
 

@@ -72,6 +72,7 @@ fn of_nothing(whole: &Whole<'_>, op: &Op) -> Option<Fill> {
         OpKind::Reduce { op, .. } => Some(Fill::Number(eval::reduce_identity(*op, dtype))),
         _ if is_product(Form::Matmul) || is_product(Form::Linear) => Some(Fill::Number(Value::Int(0))),
         _ if call(op, Form::Groups).is_some() => Some(Fill::Number(Value::Int(0))),
+        _ if call(op, Form::Last).is_some() => Some(Fill::Number(Value::Int(0))),
         _ => {
             let pad = call(op, Form::Pad)?;
             let value = op.inputs[pad.operands("value")].first();

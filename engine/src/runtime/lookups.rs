@@ -2,8 +2,8 @@
 //!
 //! Kernels keep an index among those of the axis that it looks up, and say nothing where it is none of
 //! them. So a checked run computes, before the launch, each index of the kernel's lookups on the host, as far as
-//! the kernel computes it itself, and refuses what the reference refuses, in its words. The same goes for where groups
-//! end.
+//! the kernel computes it itself, and refuses what the reference refuses, in its words; of an operation that has become
+//! simpler ones the one that reads the index is named. The same goes for where groups end.
 
 use super::executor::Call;
 use crate::diag::{Diagnostic, Result};

@@ -36,8 +36,10 @@ const ITEMS: i64 = 4;
 const PLACES: [i64; 2] = [2048, 8192];
 /// Threads of a block that has lines of its own.
 const THREADS: i64 = 256;
+/// Elements of an index of a block, where several lines share it.
+const LARGEST: i64 = 1 << 14;
 /// Elements for which no second block is worth waiting for.
-const SMALL: i64 = 1 << 14;
+const FEW: i64 = 1 << 14;
 
 /// The shape for so many lines of positions and of places.
 pub(super) fn shape(device: &DeviceDesc, [lines, positions, places]: [i64; 3]) -> Result<Shape> {
@@ -47,9 +49,11 @@ pub(super) fn shape(device: &DeviceDesc, [lines, positions, places]: [i64; 3]) -
     }
     let [least, most] = PLACES;
     let all = lines.saturating_mul(positions.max(places));
-    if places <= most && (lines >= device.sm_count.into() || all <= SMALL) {
+    if places <= most && (lines >= device.sm_count.into() || all <= FEW) {
         let width = places.max(1).unsigned_abs().next_power_of_two() as i64;
-        return Ok(Shape::Block { width: width as u32, lines: (least / width).max(1) as u32 });
+        // Short lines share a block, but not where others had none then, or would have to wait for long ones.
+        let shared = (lines / i64::from(device.sm_count)).min(least / width).min(LARGEST / positions);
+        return Ok(Shape::Block { width: width as u32, lines: shared.max(1) as u32 });
     }
     Ok(Shape::Grid { blocks: share::LARGE.blocks(device, all / (share::LARGE.threads * ITEMS)) })
 }
@@ -95,7 +99,7 @@ impl Last {
         b.sync(Scope::Block);
         let block = share::block(b);
         let first = b.exprs().mul(block, count);
-        let first = b.let_("first", first);
+        let first = b.let_("first_line", first);
         let slot = |b: &mut KernelBuilder, own: ExprId, place: ExprId| {
             let line = b.exprs().mul(own, wide);
             b.exprs().add(line, place)
@@ -157,8 +161,9 @@ impl Last {
         let ahead = b.exprs().mul(at, self.walk.from.step);
         let element = b.exprs().add(start, ahead);
         let place = b.load("place", self.walk.from.buffer, element);
-        let dtype = b.dtype(place);
-        let (first, end) = (as_data(b, zero, dtype), as_data(b, self.result.length, dtype));
+        // Of any type of integers; one that no `i64` holds is negative then.
+        let place = b.exprs().cast(place, DType::I64);
+        let (first, end) = (as_data(b, zero, DType::I64), as_data(b, self.result.length, DType::I64));
         let is_below = b.exprs().binary(BinaryOp::Lt, place, end);
         let is_place = b.exprs().binary(BinaryOp::Ge, place, first);
         let is_place = b.exprs().binary(BinaryOp::LogicalAnd, is_place, is_below);

@@ -4,7 +4,8 @@
 //! same kernel IR that lowering makes, and so under the same checks. A [`Template`] is found of a fusion once; sizes
 //! choose a [`Shape`] of it, and fusions of equal operations with equal shapes and layouts share a kernel.
 //!
-//! Invariant: a kernel writes each element of its results, and reads nothing else than its operands.
+//! Invariant: a kernel writes each element of its results, of groups those of rows that ascending ends leave, and reads
+//! nothing else than its operands.
 
 mod groups;
 mod last;
@@ -119,7 +120,7 @@ impl Template {
     /// The shape that sizes ask for, of tensors that lie like this.
     pub fn shape(&self, device: &DeviceDesc, bindings: &Bindings, class: &ArgClass) -> Result<Shape> {
         if class.has_empty {
-            return Err(Diagnostic::unsupported(code::OP_NOT_LOWERED, "lines of no element need no kernel")
+            return Err(Diagnostic::unsupported(code::OP_NOT_LOWERED, "what has no element needs no kernel")
                 .note("what has no element is filled"));
         }
         let sizes = bindings.sizes(&self.fusion, self.x);
@@ -129,10 +130,12 @@ impl Template {
         let rows = sizes.iter().product::<i64>() / length;
         match self.kind {
             Kind::Groups(groups) => Ok(Shape::Groups(groups::shape(self, device, bindings, groups))),
-            Kind::Scan(_) => {
+            Kind::Scan(op) => {
                 let is_innermost = sizes.iter().skip(self.axis + 1).all(|size| *size == 1);
-                let vector = is_innermost.then(|| walk::vector(self, class));
-                Ok(Shape::Scan(scan::shape(device, rows, length, vector)))
+                // Lines of results that lie otherwise are written one by one.
+                let is_in_rows = self.outputs.iter().all(|output| output.order.is_sorted());
+                let vector = is_innermost.then(|| if is_in_rows { walk::vector(self, class) } else { 1 });
+                Ok(Shape::Scan(scan::shape(device, op, [rows, length], vector)))
             }
             Kind::Sort(sort) => {
                 let kept = self.outputs.iter().map(|output| length_of(&bindings.sizes(&self.fusion, output.tensor)));

@@ -22,6 +22,8 @@ use crate::schedule::ArgClass;
 const LANES: i64 = 32;
 /// Elements of a thread of one tile, at most.
 const ITEMS: i64 = 8;
+/// Blocks that share a row, at least, if several do.
+const LEAST_CHUNKS: i64 = 4;
 /// Warps of a block, at least where rows are short and at most where they are long.
 const WARPS: [i64; 2] = [8, 16];
 
@@ -77,16 +79,18 @@ fn power(n: i64, most: i64) -> i64 {
 }
 
 /// The shape for so many rows of a length. They lie along the innermost axis, in vectors of so many elements at most, or not.
-pub(super) fn shape(device: &DeviceDesc, rows: i64, length: i64, innermost: Option<i64>) -> Shape {
+pub(super) fn shape(device: &DeviceDesc, op: ReduceOp, [rows, length]: [i64; 2], innermost: Option<i64>) -> Shape {
     let threads = threads(length, innermost);
     let (of_block, tile) = match threads {
         Threads::Along { warps, rows, items, .. } => (rows.into(), LANES * i64::from(warps * items)),
         Threads::Across { parts, items } => (LANES, i64::from(parts * items)),
     };
     let blocks = (rows + of_block - 1) / of_block;
-    // Going through a chunk twice is worth it where multiprocessors have nothing to do otherwise.
+    // Going through a chunk twice is worth it where most multiprocessors have nothing to do otherwise. Products of many
+    // elements overflow, though one before them may be 0.
     let room = i64::from(share::LARGE.blocks(device, i64::MAX)) / blocks;
-    let chunks = if room > 1 { room.min(length / tile).max(1) } else { 1 };
+    let may_share = op != ReduceOp::Prod && room >= LEAST_CHUNKS;
+    let chunks = if may_share { room.min(length / tile).max(1) } else { 1 };
     Shape { threads, chunks: chunks as u32 }
 }
 

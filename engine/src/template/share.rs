@@ -25,10 +25,10 @@ impl Crew {
 
 /// The blocks of a launch, and which one this is.
 pub(super) struct Share {
-    threads: i64,
+    pub(super) threads: i64,
     pub(super) blocks: ExprId,
     block: ExprId,
-    thread: ExprId,
+    pub(super) thread: ExprId,
 }
 
 impl Share {

@@ -68,11 +68,7 @@ impl Groups {
     /// Of an operation on inputs of a fusion.
     pub(super) fn of(fusion: &Fusion, op: &Op) -> Option<Self> {
         let [left, right, offsets] = op.inputs[..] else { return None };
-        let number = |operand: Operand| {
-            let Operand::Tensor(tensor) = operand else { return None };
-            let is_packed = fusion.tensors[tensor].dtype.is_packed();
-            fusion.inputs.iter().position(|input| *input == operand).filter(|_| !is_packed)
-        };
+        let number = |operand: Operand| fusion.inputs.iter().position(|input| *input == operand);
         let Operand::Tensor(stack) = right else { return None };
         let splits_sums = fusion.tensors[stack].axes.len() == 2;
         let is_one = fusion.outputs.len() == 1;
@@ -179,7 +175,10 @@ fn groups_of_rows(b: &mut KernelBuilder, product: &Product<'_>, [row, end]: [Exp
         let start = b.exprs().index(IndexOp::Max, start, row);
         let stop = b.exprs().index(IndexOp::Min, stop, end);
         let (start, stop) = (b.let_("start", start), b.let_("stop", stop));
-        let terms = b.exprs().ternary(TernaryOp::Where, is_group, memory.terms, zero);
+        // A group without rows here reads nothing.
+        let has_rows = b.exprs().lt(start, stop);
+        let is_summed = b.exprs().and(is_group, has_rows);
+        let terms = b.exprs().ternary(TernaryOp::Where, is_summed, memory.terms, zero);
         let terms = b.let_("terms", terms);
         // The group before may still be read.
         b.sync(Scope::Block);

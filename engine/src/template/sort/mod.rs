@@ -8,6 +8,7 @@
 //! What equal elements come to follows from the [`Stages`]: by position, or as the wires of the network of
 //! [`NETWORK`] places lie, as the reference has it.
 
+mod pair;
 mod tiles;
 mod warp;
 mod words;

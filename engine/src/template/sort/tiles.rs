@@ -1,24 +1,28 @@
 //! Lines that no warp holds: their tiles become runs of a workspace, all blocks together.
 //!
 //! Where few elements are asked for, a run is the first ones of its tile, and the runs of a line are one that is sorted
-//! again in tiles, until one warp holds all. Else each pass merges two neighbouring runs into one of another workspace: an
-//! element's place there is its place in its own run and the number of elements of the other one that come before it,
-//! which a binary search finds. A merged run holds no more than the elements that are kept; what lies behind them is
+//! again in tiles, until one warp holds all. Else each pass merges two neighbouring runs into one of another workspace, by
+//! tiles of the latter: what a tile is made of follows from how many items of the first run come before its start and
+//! before its end ([`pair`]). A merged run holds no more than the elements that are kept; what lies behind them is
 //! anything.
 
 use super::super::share::Share;
+use super::pair::Pair;
 use super::words::{Item, Items};
 use super::{Sorter, Stages, TILE, Tiles, WARPS};
 use crate::kernel::{BufId, CacheHint, ExprId, IndexOp, KernelBuilder, Scope, Unroll};
-use crate::num::{BinaryOp, DType, Value};
+use crate::num::{BinaryOp, DType, TernaryOp, Value};
 
 /// What emits a sort of long lines.
-struct Sheet<'a> {
-    sorter: &'a Sorter,
+pub(super) struct Sheet<'a> {
+    pub(super) sorter: &'a Sorter,
     share: &'a Share,
     warp: ExprId,
     /// From each line to the next in a workspace.
-    stride: ExprId,
+    pub(super) stride: ExprId,
+    /// A tile that is merged, and the two splits that it starts and ends with.
+    shared: Items,
+    found_splits: BufId,
     /// What a thread has found so far, and how far it looks.
     found: BufId,
     step: BufId,
@@ -33,7 +37,9 @@ pub(super) fn emit(sorter: &Sorter, b: &mut KernelBuilder, tiles: Tiles, share: 
     let all = b.exprs().mul(sorter.walk.rows, count);
     let runs = ["runs", "more_runs"].map(|name| sorter.line.words.workspace(b, name, all));
     let (found, step) = (b.local("found", DType::I32, 1), b.local("step", DType::I32, 1));
-    let sheet = Sheet { sorter, share, warp, stride: count, found, step };
+    let shared = sorter.line.words.shared(b, if is_few { 1 } else { TILE });
+    let found_splits = b.shared("splits", DType::I32, 2, 16);
+    let sheet = Sheet { sorter, share, warp, stride: count, shared, found_splits, found, step };
     sheet.tiles(b, runs[0], of_line, run);
     b.sync(Scope::Grid);
     let mut from = 0;
@@ -78,7 +84,7 @@ impl Sheet<'_> {
     }
 
     /// Where an element of a line lies in a workspace.
-    fn slot(&self, b: &mut KernelBuilder, row: ExprId, at: ExprId) -> ExprId {
+    pub(super) fn slot(&self, b: &mut KernelBuilder, row: ExprId, at: ExprId) -> ExprId {
         let line = b.exprs().mul(row, self.stride);
         b.exprs().add(line, at)
     }
@@ -155,63 +161,109 @@ impl Sheet<'_> {
         });
     }
 
-    /// Merges runs of a length with their neighbours.
+    /// Merges runs of a length with their neighbours, block by block a tile of what comes of it.
     fn merge(&self, b: &mut KernelBuilder, from: Items, to: Items, length: i64) {
-        let sorter = self.sorter;
-        self.share.by_lines(b, [sorter.walk.rows, self.stride], |b, row, at| {
-            let (run, zero, one, two) = (b.int(length), b.int(0), b.int(1), b.int(2));
-            let (number, own) = (b.exprs().div(at, run), b.exprs().rem(at, run));
-            let is_kept = b.exprs().lt(own, sorter.kept);
-            b.if_(is_kept, |b| {
-                let side = b.exprs().rem(number, two);
-                let ahead = b.exprs().mul(side, run);
-                let pair = b.exprs().sub(at, own);
-                let pair = b.exprs().sub(pair, ahead);
-                let pair = b.let_("pair", pair);
-                let behind = b.exprs().sub(one, side);
-                let behind = b.exprs().mul(behind, run);
-                let other = b.exprs().add(pair, behind);
-                let other = b.let_("other_run", other);
-                // Elements of the other run.
-                let rest = b.exprs().sub(self.stride, other);
-                let rest = b.exprs().index(IndexOp::Max, rest, zero);
-                let rest = b.exprs().index(IndexOp::Min, rest, run);
-                let rest = b.exprs().index(IndexOp::Min, rest, sorter.kept);
-                let slot = self.slot(b, row, at);
-                let item = self.read(b, from, slot);
-                let first = self.slot(b, row, other);
-                let first = b.let_("first", first);
-                let before = self.count_before(b, from, [first, rest], item, length);
-                let place = b.exprs().add(own, before);
-                let place = b.let_("to", place);
-                let is_kept = b.exprs().lt(place, sorter.kept);
-                b.if_(is_kept, |b| {
-                    let place = b.exprs().add(pair, place);
-                    let slot = self.slot(b, row, place);
-                    self.put(b, to, slot, item);
-                });
-            });
+        let width = b.int(TILE);
+        let of_line = b.exprs().ceil_div(self.stride, width);
+        let all = b.exprs().mul(self.sorter.walk.rows, of_line);
+        self.share.by_blocks(b, all, |b, tile, is_one| {
+            let (row, number) = (b.exprs().div(tile, of_line), b.exprs().rem(tile, of_line));
+            let first = b.exprs().mul(number, width);
+            let first = b.let_("first", first);
+            let pair = Pair::new(self, b, from, [row, first], length);
+            let end = b.exprs().add(pair.place, width);
+            let end = b.exprs().index(IndexOp::Min, end, pair.all);
+            // Behind all tiles nothing is looked at.
+            let zero = b.int(0);
+            let place = b.exprs().ternary(TernaryOp::Where, is_one, pair.place, zero);
+            let end = b.exprs().ternary(TernaryOp::Where, is_one, end, zero);
+            let end = b.let_("end", end);
+            let (start, stop) = self.splits(b, &pair, [place, end]);
+            self.merge_tile(b, &pair, to, [start, stop, end]);
         });
     }
 
-    /// How many items of a run come before one of another run. `length` is the power of two that no run exceeds.
-    fn count_before(
-        &self,
-        b: &mut KernelBuilder,
-        runs: Items,
-        [first, count]: [ExprId; 2],
-        item: Item,
-        length: i64,
-    ) -> ExprId {
+    /// How many items of a pair's first run are among so many of what comes of it, for two such numbers. Half of the warps
+    /// look for each, all lanes of one together.
+    fn splits(&self, b: &mut KernelBuilder, pair: &Pair, [first, second]: [ExprId; 2]) -> (ExprId, ExprId) {
+        let (zero, one, two) = (b.int(0), b.int(1), b.int(2));
+        let side = b.exprs().rem(self.warp, two);
+        let is_first = b.exprs().lt(side, one);
+        let of = b.exprs().ternary(TernaryOp::Where, is_first, first, second);
+        let found = pair.split(b, of);
+        let lane = self.sorter.line.lane;
+        let is_told = b.exprs().lt(self.warp, two);
+        let is_lane = b.exprs().lt(lane, one);
+        let is_told = b.exprs().and(is_told, is_lane);
+        b.if_(is_told, |b| b.store(self.found_splits, side, found));
+        b.sync(Scope::Block);
+        let index = b.index_type();
+        let mut told = |at: ExprId| {
+            let split = b.load("split", self.found_splits, at);
+            let split = b.exprs().as_index(split);
+            b.exprs().cast(split, index)
+        };
+        (told(zero), told(one))
+    }
+
+    /// Merges what a tile is made of: items of both runs lie one after the other in shared memory, and each is written
+    /// behind those of the other run that come before it.
+    fn merge_tile(&self, b: &mut KernelBuilder, pair: &Pair, to: Items, [start, stop, end]: [ExprId; 3]) {
+        let words = self.sorter.line.words;
+        let count = b.exprs().sub(end, pair.place);
+        let own = b.exprs().sub(stop, start);
+        let (count, own) = (b.let_("count", count), b.let_("own", own));
+        let (each, threads) = (b.int(TILE / self.share.threads), b.int(self.share.threads));
+        let each_item = |b: &mut KernelBuilder, body: &mut dyn FnMut(&mut KernelBuilder, ExprId, ExprId)| {
+            b.count("e", each, Unroll::Full, |b, e| {
+                let before = b.exprs().mul(e, threads);
+                let at = b.exprs().add(before, self.share.thread);
+                let is_item = b.exprs().lt(at, count);
+                let is_own = b.exprs().lt(at, own);
+                b.if_(is_item, |b| body(b, at, is_own));
+            });
+        };
+        each_item(b, &mut |b, at, is_own| {
+            // Of the other run `place - start` came before.
+            let ahead = b.exprs().add(start, at);
+            let behind = b.exprs().sub(pair.place, start);
+            let behind = b.exprs().add(behind, at);
+            let behind = b.exprs().sub(behind, own);
+            let behind = b.exprs().add(pair.run, behind);
+            let from = b.exprs().ternary(TernaryOp::Where, is_own, ahead, behind);
+            let item = pair.read(b, from);
+            words.store(b, self.shared, at, item, CacheHint::Default);
+        });
+        b.sync(Scope::Block);
+        each_item(b, &mut |b, at, is_own| {
+            let item = words.load(b, self.shared, at, CacheHint::Default);
+            let zero = b.int(0);
+            let first = b.exprs().ternary(TernaryOp::Where, is_own, own, zero);
+            let rest = b.exprs().sub(count, own);
+            let others = b.exprs().ternary(TernaryOp::Where, is_own, rest, own);
+            let before = self.count_before(b, [first, others], item);
+            let place = b.exprs().sub(at, own);
+            let place = b.exprs().ternary(TernaryOp::Where, is_own, at, place);
+            let place = b.exprs().add(place, before);
+            let place = b.exprs().add(pair.place, place);
+            let slot = b.exprs().add(pair.start, place);
+            self.put(b, to, slot, item);
+        });
+        // The next tile lies where this one did.
+        b.sync(Scope::Block);
+    }
+
+    /// How many items in shared memory from one on, of so many that are in order, come before an item.
+    fn count_before(&self, b: &mut KernelBuilder, [first, count]: [ExprId; 2], item: Item) -> ExprId {
         let (zero, one) = (b.int(0), b.int(1));
         let index = b.index_type();
-        let [none, widest, two] = [0, length, 2].map(|value| b.exprs().value(Value::Int(value), DType::I32));
+        let [none, widest, two] = [0, TILE, 2].map(|value| b.exprs().value(Value::Int(value), DType::I32));
         b.store(self.found, zero, none);
         b.store(self.step, zero, widest);
         let count = b.exprs().as_data(count);
         let count = b.exprs().cast(count, DType::I32);
         let count = b.let_("count", count);
-        let steps = b.int(i64::from(length.ilog2()) + 1);
+        let steps = b.int(i64::from(TILE.ilog2()) + 1);
         b.count("halving", steps, Unroll::No, |b, _| {
             let (found, step) = (b.load("found", self.found, zero), b.load("step", self.step, zero));
             let next = b.exprs().binary(BinaryOp::Add, found, step);
@@ -223,8 +275,8 @@ impl Sheet<'_> {
                 let at = b.exprs().as_index(next);
                 let at = b.exprs().cast(at, index);
                 let at = b.exprs().sub(at, one);
-                let slot = b.exprs().add(first, at);
-                let other = self.read(b, runs, slot);
+                let at = b.exprs().add(first, at);
+                let other = self.sorter.line.words.load(b, self.shared, at, CacheHint::Default);
                 let is_before = self.sorter.line.words.is_before(b, other, item);
                 b.if_(is_before, |b| b.store(self.found, zero, next));
             });

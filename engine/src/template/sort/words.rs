@@ -105,6 +105,12 @@ impl Words {
         Items { words: b.local("words", self.form.word(), len), places }
     }
 
+    /// Memory of a block for so many items.
+    pub(super) fn shared(self, b: &mut KernelBuilder, len: i64) -> Items {
+        let places = (self.form == Form::Pair).then(|| b.shared("tile_places", DType::I32, len, 16));
+        Items { words: b.shared("tile", self.form.word(), len, 16), places }
+    }
+
     /// Memory of the device for so many items.
     pub(super) fn workspace(self, b: &mut KernelBuilder, name: &str, len: ExprId) -> Items {
         let places =
@@ -149,8 +155,9 @@ impl Words {
                 let negative = b.exprs().binary(BinaryOp::Sub, sign, bits);
                 b.exprs().ternary(TernaryOp::Where, is_positive, bits, negative)
             }
-            (DType::U32, _) => {
-                let half = self.number(b, 1 << 31);
+            // A word has room for numbers of both signs.
+            (DType::U16 | DType::U32, _) => {
+                let half = self.number(b, 1 << (self.dtype.bits() - 1));
                 b.exprs().binary(BinaryOp::Sub, bits, half)
             }
             // Read as a signed number the upper half is the lower one.

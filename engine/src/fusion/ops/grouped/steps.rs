@@ -102,12 +102,7 @@ impl Types {
     fn new(b: &FusionBuilder, args: &Args, matrix: TensorId) -> Self {
         let own = b.dtype(Operand::Tensor(matrix));
         let result = args.dtype("dtype").unwrap_or(if args.has("scale1") { DType::BF16 } else { own });
-        // Packed elements are no elements of memory to a kernel that adds them up.
-        let factor = match own {
-            _ if result == DType::F64 => DType::F64,
-            _ if own.is_packed() => DType::BF16,
-            _ => own,
-        };
+        let factor = if result == DType::F64 { result } else { own };
         Self { factor, work: sums::type_of(factor), result }
     }
 }
