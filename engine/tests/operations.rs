@@ -132,6 +132,7 @@ const EXAMPLES: &[(&str, &str, &str, &str)] = &[
     ("gather", "f32[3,3] i64[2,3]<3", "gather %a, %b dim(0)", "gather %a, %b dim(1)"),
     ("take_along_axis", "f32[3,3] i64[3,3]<3", "take_along_axis %a, %b dim(0)", "take_along_axis %a, %b dim(1)"),
     ("scatter", "f32[3,3] i64[1,3]<3", "scatter %a, %b, 2.0 dim(0)", "scatter %a, %b, 2.0 dim(1)"),
+    ("last_position", "i64[2,3]<3", "last_position %a, 4 dim(0)", "last_position %a, 4 dim(1)"),
     ("index_put_accumulate", "f32[4,3] i64[2]<4 f32[2,3]", "index_put_accumulate %a, %b, %c", ""),
     ("embedding_fwd", "i64[2,5]<4 f32[4,3]", "embedding_fwd %a, %b", "embedding_fwd %a, %b max_norm(1.0)"),
     ("full", "f32[2]", "full [3, 2] 1.5 f32", "full [2, 3] 1.5 f32"),

@@ -221,7 +221,7 @@ fn views_of_results_keep_them() {
     let args = dense(&[&[4, 8]]);
     let run = session().run(&fusion, &args, &NoTrace).unwrap();
     Reference::of(&fusion, &args).unwrap().compare_all(&run.outputs).unwrap();
-    assert_eq!(run.program.on_host().count(), 3, "{}", run.program);
+    assert_eq!(run.program.launches().count(), 3, "{}", run.program);
 }
 
 /// Products are a library's, whose operands kernels make and whose results they take; without

@@ -9,7 +9,6 @@ use super::tree::SharedId;
 use crate::axes::Offset;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BufId, ExprId, KernelBuilder};
-use crate::num::DType;
 use crate::schedule::{ArgClass, AxisId, Loop, ParallelType, ScheduledFusion, TvId};
 use crate::util::SecondaryMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,12 +70,11 @@ impl Bound {
 
 impl<'a> Lowering<'a> {
     pub(super) fn new(facts: &'a Facts<'a>, name: &str, outside: Outside, storage: Storage) -> Self {
-        let index_type = if facts.class.index64 { DType::I64 } else { DType::I32 };
         Self {
             facts,
             scheduled: facts.scheduled,
             class: facts.class,
-            b: KernelBuilder::new(name, index_type),
+            b: KernelBuilder::new(name, facts.class.index_type()),
             bound: SecondaryMap::new(),
             extents: SecondaryMap::new(),
             offsets: BTreeMap::new(),

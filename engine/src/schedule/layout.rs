@@ -3,6 +3,7 @@
 //! when their schedules agree. Sizes themselves are not part of it.
 
 use crate::fusion::{Fusion, Operand};
+use crate::num::DType;
 use crate::options::Options;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::self_check;
@@ -48,6 +49,11 @@ pub struct MemoryAxis {
 }
 
 impl ArgClass {
+    /// The type of indices.
+    pub fn index_type(&self) -> DType {
+        if self.index64 { DType::I64 } else { DType::I32 }
+    }
+
     /// The class of the given arguments. `alignments` holds the alignment of
     /// each tensor's element 0 in bytes, in the order of the inputs, `elements`
     /// the numbers of elements of the fusion's smallest and largest tensor.

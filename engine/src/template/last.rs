@@ -5,7 +5,7 @@
 //! index that is none of the line tells nobody.
 
 use super::Template;
-use super::share::{self, Share};
+use super::share::{self, Share, as_data, as_index};
 use super::walk::{Lines, Walk};
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{AtomicOp, BufId, Dim, ExprId, Kernel, KernelBuilder, Launch, Scope};
@@ -50,7 +50,7 @@ pub(super) fn shape(device: &DeviceDesc, [lines, positions, places]: [i64; 3]) -
     let [least, most] = PLACES;
     let all = lines.saturating_mul(positions.max(places));
     if places <= most && (lines >= device.sm_count.into() || all <= FEW) {
-        let width = places.max(1).unsigned_abs().next_power_of_two() as i64;
+        let width = share::power_of_two(places);
         // Short lines share a block, but not where others had none then, or would have to wait for long ones.
         let shared = (lines / i64::from(device.sm_count)).min(least / width).min(LARGEST / positions);
         return Ok(Shape::Block { width: width as u32, lines: shared.max(1) as u32 });
@@ -59,8 +59,7 @@ pub(super) fn shape(device: &DeviceDesc, [lines, positions, places]: [i64; 3]) -
 }
 
 pub(super) fn kernel(template: &Template, shape: Shape, class: &ArgClass) -> Result<Kernel> {
-    let index = if class.index64 { DType::I64 } else { DType::I32 };
-    let mut b = KernelBuilder::new("position", index);
+    let mut b = KernelBuilder::new("position", class.index_type());
     b.set_origin(Some(template.fusion.outputs[0]), "last");
     let walk = Walk::new(&mut b, template, class)?;
     let [result] = walk.to[..] else { return Err(Diagnostic::bug("last positions are one result")) };
@@ -157,7 +156,7 @@ impl Last {
         start: ExprId,
         slot: impl FnOnce(&mut KernelBuilder, ExprId) -> ExprId,
     ) {
-        let (zero, one, index) = (b.int(0), b.int(1), b.index_type());
+        let (zero, one) = (b.int(0), b.int(1));
         let ahead = b.exprs().mul(at, self.walk.from.step);
         let element = b.exprs().add(start, ahead);
         let place = b.load("place", self.walk.from.buffer, element);
@@ -168,8 +167,7 @@ impl Last {
         let is_place = b.exprs().binary(BinaryOp::Ge, place, first);
         let is_place = b.exprs().binary(BinaryOp::LogicalAnd, is_place, is_below);
         b.if_(is_place, |b| {
-            let place = b.exprs().as_index(place);
-            let place = b.exprs().cast(place, index);
+            let place = as_index(b, place);
             let slot = slot(b, place);
             let position = b.exprs().add(at, one);
             let position = as_data(b, position, DType::I32);
@@ -182,12 +180,6 @@ impl Last {
 fn nobody(b: &mut KernelBuilder) -> ExprId {
     let zero = b.int(0);
     as_data(b, zero, DType::I32)
-}
-
-/// An index as data of a type.
-fn as_data(b: &mut KernelBuilder, index: ExprId, dtype: DType) -> ExprId {
-    let data = b.exprs().as_data(index);
-    b.exprs().cast(data, dtype)
 }
 
 impl std::fmt::Display for Shape {

@@ -8,7 +8,7 @@
 //! combined in a larger one, sums of tiles in `f64`, and each prefix is rounded once.
 
 use super::Template;
-use super::share;
+use super::share::{self, LANES};
 use super::walk::{Lines, Walk};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{
@@ -18,8 +18,6 @@ use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, eval};
 use crate::options::DeviceDesc;
 use crate::schedule::ArgClass;
 
-/// Lanes of a warp.
-const LANES: i64 = 32;
 /// Elements of a thread of one tile, at most.
 const ITEMS: i64 = 8;
 /// Blocks that share a row, at least, if several do.
@@ -73,11 +71,6 @@ impl std::fmt::Display for Shape {
     }
 }
 
-/// The power of two that is at least `n`, between 1 and `most`, which is one.
-fn power(n: i64, most: i64) -> i64 {
-    n.clamp(1, most).unsigned_abs().next_power_of_two() as i64
-}
-
 /// The shape for so many rows of a length. They lie along the innermost axis, in vectors of so many elements at most, or not.
 pub(super) fn shape(device: &DeviceDesc, op: ReduceOp, [rows, length]: [i64; 2], innermost: Option<i64>) -> Shape {
     let threads = threads(length, innermost);
@@ -100,18 +93,20 @@ fn threads(length: i64, innermost: Option<i64>) -> Threads {
     let wide = |n: i64| n as u32;
     let over = |n: i64, by: i64| (n + by - 1) / by;
     let Some(vector) = innermost else {
-        let items = power(length, ITEMS);
-        return Threads::Across { parts: wide(power(over(length, items), many)), items: wide(items) };
+        let items = share::power_of_two((length).min(ITEMS));
+        return Threads::Across {
+            parts: wide(share::power_of_two((over(length, items)).min(many))),
+            items: wide(items),
+        };
     };
-    let vector = vector.min(power(over(length, LANES), ITEMS));
-    let items = vector * power(over(length, LANES * vector), ITEMS / vector);
-    let warps = power(over(length, items * LANES), many);
+    let vector = vector.min(share::power_of_two((over(length, LANES)).min(ITEMS)));
+    let items = vector * share::power_of_two((over(length, LANES * vector)).min(ITEMS / vector));
+    let warps = share::power_of_two((over(length, items * LANES)).min(many));
     Threads::Along { warps: wide(warps), rows: wide((few / warps).max(1)), items: wide(items), vector: wide(vector) }
 }
 
 pub(super) fn kernel(template: &Template, op: ReduceOp, shape: Shape, class: &ArgClass) -> Result<Kernel> {
-    let index = if class.index64 { DType::I64 } else { DType::I32 };
-    let mut b = KernelBuilder::new(op.name(), index);
+    let mut b = KernelBuilder::new(op.name(), class.index_type());
     b.set_origin(Some(template.fusion.outputs[0]), "scan");
     let walk = Walk::new(&mut b, template, class)?;
     let [result] = walk.to[..] else { return Err(Diagnostic::bug("a scan has one result")) };
@@ -288,11 +283,7 @@ impl Scan {
     }
 
     fn place(&self, b: &mut KernelBuilder) -> Place {
-        let index = b.index_type();
-        let [x, part, z] = [Dim::X, Dim::Y, Dim::Z].map(|dim| {
-            let at = b.exprs().thread_idx(dim);
-            b.exprs().cast(at, index)
-        });
+        let [x, part, z] = [Dim::X, Dim::Y, Dim::Z].map(|dim| share::thread(b, dim));
         let (lane, own_row) = if self.lanes == 1 { (b.int(0), x) } else { (x, z) };
         let block = share::block(b);
         let (rows, chunks) = (b.int(self.rows), b.int(self.chunks));

@@ -1,7 +1,11 @@
 //! How blocks that wait for each other share work: pieces in turn, so that neighbours have pieces beside each other.
 
 use crate::kernel::{Dim, ExprId, KernelBuilder, Unroll};
+use crate::num::DType;
 use crate::options::DeviceDesc;
+
+/// Lanes of a warp.
+pub(super) const LANES: i64 = 32;
 
 /// Blocks of a multiprocessor that wait for each other, and threads of each. There are registers for a quarter of what a
 /// thread may have, or for half of it.
@@ -93,6 +97,23 @@ impl Share {
             body(b, row, at);
         });
     }
+}
+
+/// An index as data of a type.
+pub(super) fn as_data(b: &mut KernelBuilder, index: ExprId, dtype: DType) -> ExprId {
+    let data = b.exprs().as_data(index);
+    b.exprs().cast(data, dtype)
+}
+
+/// Data as an index.
+pub(super) fn as_index(b: &mut KernelBuilder, data: ExprId) -> ExprId {
+    let (index, index_type) = (b.exprs().as_index(data), b.index_type());
+    b.exprs().cast(index, index_type)
+}
+
+/// The least power of two that is not below a number.
+pub(super) fn power_of_two(n: i64) -> i64 {
+    n.max(1).unsigned_abs().next_power_of_two() as i64
 }
 
 /// The number of a thread in its block along an axis.

@@ -1,5 +1,6 @@
 //! The operands and the result of sums in groups: where their elements lie, and what is known of it.
 
+use super::super::share;
 use super::super::walk::{self, Placed};
 use super::super::{Output, Template};
 use super::{DEPTH, Groups, SIDE, THREADS};
@@ -108,8 +109,7 @@ impl Memory {
         let (most, least) = (b.exprs().as_data(most), b.exprs().int(0, DType::I64));
         let end = b.exprs().binary(BinaryOp::Minimum, end, most);
         let end = b.exprs().binary(BinaryOp::Maximum, end, least);
-        let (end, index) = (b.exprs().as_index(end), b.index_type());
-        let end = b.exprs().cast(end, index);
+        let end = share::as_index(b, end);
         b.let_("stop", end)
     }
 

@@ -13,7 +13,8 @@ mod side;
 
 use self::memory::Memory;
 use self::product::{Product, Window};
-use super::{Template, share};
+use super::Template;
+use super::share::{self, LANES};
 use crate::diag::Result;
 use crate::fusion::{Bindings, Fusion, Op, Operand};
 use crate::kernel::{BufId, Dim, ExprId, IndexOp, Kernel, KernelBuilder, Launch, Scope, ShuffleMode, Unroll};
@@ -23,8 +24,6 @@ use crate::schedule::ArgClass;
 
 /// Threads of a block.
 const THREADS: i64 = 256;
-/// Lanes of a warp.
-const LANES: i64 = 32;
 /// Rows and columns of a part of a thread's sums.
 const SIDE: i64 = 4;
 /// Terms of a sum that lie in shared memory at once.
@@ -101,8 +100,7 @@ pub(super) fn shape(template: &Template, device: &DeviceDesc, bindings: &Binding
 }
 
 pub(super) fn kernel(template: &Template, groups: Groups, shape: Shape, class: &ArgClass) -> Result<Kernel> {
-    let index = if class.index64 { DType::I64 } else { DType::I32 };
-    let mut b = KernelBuilder::new(if groups.splits_sums { "sums" } else { "rows" }, index);
+    let mut b = KernelBuilder::new(if groups.splits_sums { "sums" } else { "rows" }, class.index_type());
     b.set_origin(Some(template.fusion.outputs[0]), "groups");
     let memory = Memory::new(&mut b, template, groups, class)?;
     let [height, width] = shape.tile();
@@ -229,11 +227,9 @@ fn groups_between(b: &mut KernelBuilder, memory: &Memory, row: ExprId, end: Expr
         }
     });
     b.sync(Scope::Block);
-    let index = b.index_type();
     let [first, last] = slots.map(|slot| {
         let number = b.load("number", found, slot);
-        let number = b.exprs().as_index(number);
-        b.exprs().cast(number, index)
+        share::as_index(b, number)
     });
     (first, last)
 }

@@ -14,7 +14,7 @@ mod warp;
 mod words;
 
 use super::Template;
-use super::share::{self, Share};
+use super::share::{self, LANES, Share, as_index, power_of_two};
 use super::walk::Walk;
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::ops::{Call, Form, NETWORK};
@@ -22,7 +22,7 @@ use crate::kernel::{Dim, ExprId, Kernel, KernelBuilder, Launch, ShuffleMode};
 use crate::num::DType;
 use crate::options::DeviceDesc;
 use crate::schedule::ArgClass;
-use warp::{LANES, Line, Order};
+use warp::{Line, Order};
 use words::{Item, Words};
 
 /// Elements that a warp sorts in its registers.
@@ -141,9 +141,8 @@ pub(super) fn shape(device: &DeviceDesc, sort: Sort, dtype: DType, [lines, lengt
         return Err(Diagnostic::unsupported(code::OP_NOT_LOWERED, message).note("ask for them `sorted`"));
     }
     let form = words::Form::of(dtype, length);
-    let power = |n: i64| n.unsigned_abs().next_power_of_two() as i64;
     if length <= TILE {
-        let each = (power(length) / LANES).max(1);
+        let each = (power_of_two(length) / LANES).max(1);
         return Ok(Shape { form, room: Room::Warp { each: each as u32 }, stages });
     }
     let of_line = |elements: i64| (elements + TILE - 1) / TILE;
@@ -151,19 +150,18 @@ pub(super) fn shape(device: &DeviceDesc, sort: Sort, dtype: DType, [lines, lengt
     let blocks = share::SMALL.blocks(device, lines.saturating_mul(tiles) / WARPS);
     let (run, rounds, passes) = if kept <= FEW {
         // What one warp holds is sorted last of all.
-        let run = power(kept).max(LANES);
+        let run = power_of_two(kept).max(LANES);
         let runs = |tiles: &i64| (*tiles > 1).then(|| of_line(tiles * run));
         (run, std::iter::successors(Some(of_line(tiles * run)), runs).count() - 1, 0)
     } else {
-        (TILE, 0, power(tiles).trailing_zeros())
+        (TILE, 0, power_of_two(tiles).trailing_zeros())
     };
     let tiles = Tiles { run: run as u32, rounds: rounds as u32, passes, blocks };
     Ok(Shape { form, room: Room::Grid(tiles), stages })
 }
 
 pub(super) fn kernel(template: &Template, sort: Sort, shape: Shape, class: &ArgClass) -> Result<Kernel> {
-    let index = if class.index64 { DType::I64 } else { DType::I32 };
-    let mut b = KernelBuilder::new(if sort.descending { "down" } else { "up" }, index);
+    let mut b = KernelBuilder::new(if sort.descending { "down" } else { "up" }, class.index_type());
     b.set_origin(Some(template.fusion.outputs[0]), "sort");
     let walk = Walk::read_as(&mut b, template, class, words::bits_of)?;
     let dtype = template.fusion.tensors[template.x].dtype;
@@ -313,7 +311,6 @@ impl Sorter {
     fn write(&self, b: &mut KernelBuilder, is_row: ExprId, starts: &[ExprId], at: ExprId, item: Item) {
         let is_kept = b.exprs().lt(at, self.kept);
         let is_kept = b.exprs().and(is_row, is_kept);
-        let index_type = b.index_type();
         b.if_(is_kept, |b| {
             let position = self.line.words.place(b, item);
             let position = b.let_("position", position);
@@ -323,8 +320,7 @@ impl Sorter {
                 let value = if *is_position {
                     b.exprs().cast(position, DType::I64)
                 } else {
-                    let along = b.exprs().as_index(position);
-                    let along = b.exprs().cast(along, index_type);
+                    let along = as_index(b, position);
                     let ahead = b.exprs().mul(along, self.walk.from.step);
                     let from = b.exprs().add(starts[0], ahead);
                     b.load("value", self.walk.from.buffer, from)

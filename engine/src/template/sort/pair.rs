@@ -4,8 +4,8 @@
 //! 1 - i]` before `A[i]`: as many as there are `i` with `A[i]` before `B[o - 1 - i]`, which is so up to one and for none
 //! behind it. The lanes of a warp look at 32 places at a time, so that each time a thirty-second of them is left.
 
+use super::super::share::{LANES, as_data, as_index};
 use super::tiles::Sheet;
-use super::warp::LANES;
 use super::words::{Item, Items, Words};
 use crate::kernel::{CacheHint, ExprId, IndexOp, KernelBuilder, ShuffleMode};
 use crate::num::{BinaryOp, DType, TernaryOp, Value};
@@ -80,8 +80,7 @@ impl Pair {
         let least = b.exprs().sub(of, self.counts[1]);
         let least = b.exprs().index(IndexOp::Max, least, zero);
         let most = b.exprs().index(IndexOp::Min, of, self.counts[0]);
-        let [mut least, mut most] =
-            [least, most].map(|at| b.exprs().as_data(at)).map(|at| b.exprs().cast(at, DType::I32));
+        let [mut least, mut most] = [least, most].map(|at| as_data(b, at, DType::I32));
         for _ in 0..self.rounds {
             [least, most] = self.narrow(b, of, [least, most]);
         }
@@ -97,8 +96,7 @@ impl Pair {
         let step = binary(b, BinaryOp::Add, range, last);
         let step = binary(b, BinaryOp::Div, step, lanes);
         let step = b.let_("step", step);
-        let lane = b.exprs().as_data(self.lane);
-        let lane = b.exprs().cast(lane, DType::I32);
+        let lane = as_data(b, self.lane, DType::I32);
         let ahead = binary(b, BinaryOp::Mul, lane, step);
         let at = binary(b, BinaryOp::Add, least, ahead);
         let at = b.let_("looked_at", at);
@@ -107,9 +105,7 @@ impl Pair {
         let slot = b.int(0);
         b.store(seen, slot, zero);
         b.if_(is_one, |b| {
-            let index = b.index_type();
-            let at = b.exprs().as_index(at);
-            let at = b.exprs().cast(at, index);
+            let at = as_index(b, at);
             let own = self.read(b, at);
             let one_place = b.int(1);
             let before = b.exprs().sub(of, one_place);

@@ -6,7 +6,7 @@
 //! before its end ([`pair`]). A merged run holds no more than the elements that are kept; what lies behind them is
 //! anything.
 
-use super::super::share::Share;
+use super::super::share::{Share, as_data, as_index};
 use super::pair::Pair;
 use super::words::{Item, Items};
 use super::{Sorter, Stages, TILE, Tiles, WARPS};
@@ -197,11 +197,9 @@ impl Sheet<'_> {
         let is_told = b.exprs().and(is_told, is_lane);
         b.if_(is_told, |b| b.store(self.found_splits, side, found));
         b.sync(Scope::Block);
-        let index = b.index_type();
         let mut told = |at: ExprId| {
             let split = b.load("split", self.found_splits, at);
-            let split = b.exprs().as_index(split);
-            b.exprs().cast(split, index)
+            as_index(b, split)
         };
         (told(zero), told(one))
     }
@@ -256,12 +254,10 @@ impl Sheet<'_> {
     /// How many items in shared memory from one on, of so many that are in order, come before an item.
     fn count_before(&self, b: &mut KernelBuilder, [first, count]: [ExprId; 2], item: Item) -> ExprId {
         let (zero, one) = (b.int(0), b.int(1));
-        let index = b.index_type();
         let [none, widest, two] = [0, TILE, 2].map(|value| b.exprs().value(Value::Int(value), DType::I32));
         b.store(self.found, zero, none);
         b.store(self.step, zero, widest);
-        let count = b.exprs().as_data(count);
-        let count = b.exprs().cast(count, DType::I32);
+        let count = as_data(b, count, DType::I32);
         let count = b.let_("count", count);
         let steps = b.int(i64::from(TILE.ilog2()) + 1);
         b.count("halving", steps, Unroll::No, |b, _| {
@@ -272,8 +268,7 @@ impl Sheet<'_> {
             b.store(self.step, zero, half);
             let is_inside = b.exprs().binary(BinaryOp::Le, next, count);
             b.if_(is_inside, |b| {
-                let at = b.exprs().as_index(next);
-                let at = b.exprs().cast(at, index);
+                let at = as_index(b, next);
                 let at = b.exprs().sub(at, one);
                 let at = b.exprs().add(first, at);
                 let other = self.sorter.line.words.load(b, self.shared, at, CacheHint::Default);
@@ -282,8 +277,7 @@ impl Sheet<'_> {
             });
         });
         let found = b.load("before", self.found, zero);
-        let found = b.exprs().as_index(found);
-        b.exprs().cast(found, index)
+        as_index(b, found)
     }
 
     /// Writes the first elements of each line.

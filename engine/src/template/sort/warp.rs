@@ -8,13 +8,11 @@
 //! these lie: comparator `t` of a step of distance `d` joins `p = 2 t - (t mod d)` and `p + d`; blocks of `2, 4, ...` are
 //! sorted in turns of direction, the last one is all.
 
+use super::super::share::LANES;
 use super::words::{Item, Items, Words};
 use crate::fusion::ops::NETWORK;
 use crate::kernel::{CacheHint, ExprId, KernelBuilder, ShuffleMode, Unroll};
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
-
-/// Lanes of a warp.
-pub(super) const LANES: i64 = 32;
 
 /// The items that lanes of a warp hold.
 #[derive(Clone, Copy)]

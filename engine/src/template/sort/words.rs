@@ -4,6 +4,7 @@
 //! an integer they are one, `key 2^k + position`, else two. So no two elements of a line are equal, but the keys of some
 //! may be. Of all that there is, *nothing* is the greatest.
 
+use super::super::share::as_data;
 use crate::kernel::{BufId, CacheHint, ExprId, KernelBuilder, ShuffleMode};
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
 
@@ -125,11 +126,10 @@ impl Words {
         if self.descending {
             key = b.exprs().unary(UnaryOp::BitwiseNot, key);
         }
-        let at = b.exprs().as_data(at);
         if self.form == Form::Pair {
-            return Item { word: key, place: Some(b.exprs().cast(at, DType::I32)) };
+            return Item { word: key, place: Some(as_data(b, at, DType::I32)) };
         }
-        let (at, scale) = (b.exprs().cast(at, self.form.word()), self.number(b, self.form.scale()));
+        let (at, scale) = (as_data(b, at, self.form.word()), self.number(b, self.form.scale()));
         let word = b.exprs().binary(BinaryOp::Mul, key, scale);
         Item { word: b.exprs().binary(BinaryOp::Add, word, at), place: None }
     }

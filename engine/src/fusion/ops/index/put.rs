@@ -4,7 +4,7 @@ use super::super::args::{Args, OpArg};
 use super::super::call::Attr;
 use super::super::cx::{EvalCx, MetaCx};
 use super::super::draft::CallDraft;
-use super::super::extents::{binary, call, extents, integer, operand, operands, values};
+use super::super::extents::{binary, call, decide_alike, extents, integer, operand, operands, values};
 use super::super::movement::{AxisMap, Form, Movement};
 use super::super::row::{OpParamKind, OpRow, Primitive, ResultLayout, req};
 use super::{check_index, positions};
@@ -12,7 +12,7 @@ use crate::array::{View, fold_index};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::builder::normal_axis;
 use crate::fusion::meta::{ExtentValue, Shape};
-use crate::fusion::{FusionBuilder, Operand, Src, TensorId};
+use crate::fusion::{AxisKind, FusionBuilder, Operand, Src, TensorId};
 use crate::num::{BinaryOp, DType, TernaryOp};
 
 pub(in crate::fusion::ops) const ROWS: &[OpRow] = &[OpRow::primitive(
@@ -76,6 +76,7 @@ pub(super) fn scatter_steps(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Op
     let last = call(b, "last_position", |args| {
         args.value("index", index).value("size", operand(sizes[dim])).with("dim", OpArg::Int(dim as i64))
     })?;
+    decide_axis(b, last, x, dim);
     let mut is_written = b.binary(BinaryOp::Gt, last, 0)?;
     let mut written = match b.check_operand("scatter", args.src("src")?)? {
         Src::Tensor(src) => {
@@ -86,9 +87,9 @@ pub(super) fn scatter_steps(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Op
         scalar => scalar,
     };
     if region != sizes {
-        is_written = widened(b, is_written, &region, &sizes)?;
+        is_written = widened(b, is_written, x, &region)?;
         if let Src::Tensor(part) = written {
-            written = widened(b, Operand::Tensor(part), &region, &sizes)?.into();
+            written = widened(b, Operand::Tensor(part), x, &region)?.into();
         }
     }
     let dtype = b.dtype(Operand::Tensor(x));
@@ -104,18 +105,33 @@ fn taken(b: &mut FusionBuilder, src: TensorId, index: TensorId, position: Operan
     if ends != sizes {
         let (starts, ends) = (values(vec![0.into(); ends.len()]), values(operands(&ends)));
         part = call(b, "slice", |args| args.value("x", src).with("starts", starts).with("ends", ends))?;
+        for axis in 0..sizes.len() {
+            decide_axis(b, part, if axis == dim { src } else { index }, axis);
+        }
     }
     call(b, "take_along_axis", |args| {
         args.value("x", part).value("index", position).with("dim", OpArg::Int(dim as i64))
     })
 }
 
-/// `x` of some sizes with zeros behind it, up to others.
-fn widened(b: &mut FusionBuilder, x: Operand, from: &[ExtentValue], to: &[ExtentValue]) -> Result<Operand> {
+/// A tensor of these sizes with zeros behind it, up to those of `x`.
+fn widened(b: &mut FusionBuilder, part: Operand, x: TensorId, sizes: &[ExtentValue]) -> Result<Operand> {
     let mut widths = Vec::new();
-    for (&own, &all) in from.iter().zip(to).rev() {
+    for (&own, all) in sizes.iter().zip(extents(b, x)).rev() {
         let behind = binary(b, BinaryOp::Sub, all, own);
         widths.extend([0.into(), operand(behind)]);
     }
-    call(b, "pad", |args| args.value("x", x).with("widths", values(widths)))
+    let widened = call(b, "pad", |args| args.value("x", part).with("widths", values(widths)))?;
+    decide_alike(b, widened, x, sizes.len());
+    Ok(widened)
+}
+
+/// An axis of a tensor is of the kind that the one of `x` is.
+fn decide_axis(b: &mut FusionBuilder, tensor: Operand, x: TensorId, axis: usize) {
+    let kind = b.axes(x)[axis].kind;
+    if let Operand::Tensor(tensor) = tensor
+        && kind != AxisKind::Symbolic
+    {
+        b.decide(tensor, axis, kind);
+    }
 }
