@@ -42,6 +42,8 @@ fn once(fusion: &Fusion) -> Result<Rewritten> {
     let mut rewriter = Rewriter::new(fusion, |tensor, axis| fusion.tensors[tensor].axes[axis].kind)?;
     for op in fusion.ops.values() {
         let results = match rule(fusion, op) {
+            // Conversions that others have in common with what an operation decomposes to are one.
+            None if matches!(op.kind, OpKind::Cast(_)) => rewriter.write_again(op)?,
             None => rewriter.keep(op)?,
             Some((call, rule)) => {
                 let args = rewriter.arguments(op, call)?;

@@ -82,8 +82,8 @@ pub(super) fn shape(device: &DeviceDesc, op: ReduceOp, [rows, length]: [i64; 2],
     // Going through a chunk twice is worth it where most multiprocessors have nothing to do otherwise. Products of many
     // elements overflow, though one before them may be 0.
     let room = i64::from(share::LARGE.blocks(device, i64::MAX)) / blocks;
-    let may_share = op != ReduceOp::Prod && room >= LEAST_CHUNKS;
-    let chunks = if may_share { room.min(length / tile).max(1) } else { 1 };
+    let chunks = room.min(length / tile);
+    let chunks = if op == ReduceOp::Prod || chunks < LEAST_CHUNKS { 1 } else { chunks };
     Shape { threads, chunks: chunks as u32 }
 }
 
