@@ -12,6 +12,7 @@
 //! ordered exactly if a barrier of both lies between ([`events`]). Shuffles and fences of a block order nothing.
 //! **Conditions on data** are taken both ways, under guards ([`guards`]): a barrier under a guard orders what happens
 //! only where the guard holds. If each thread decides for itself, what meets under such guards is *undecided*.
+//! **Loops that run as often as data say** are the end of what is looked at, and the report says so.
 //! **Asynchronous copies** write at some moment between their start and the wait ([`flights`]). **Between blocks** there
 //! are grid barriers, and counts of which the last is known ([`grid`]).
 //!

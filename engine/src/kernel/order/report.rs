@@ -60,6 +60,8 @@ pub struct OrderReport {
     pub all_blocks: bool,
     /// Whether there was more to look at than is looked at.
     pub cut: bool,
+    /// Whether data say how often a loop runs: nothing is known of that loop and of what follows.
+    pub by_data: bool,
 }
 
 impl OrderReport {
@@ -69,7 +71,7 @@ impl OrderReport {
     }
     /// Whether nothing was left out and nothing undecided.
     pub fn is_exhaustive(&self) -> bool {
-        self.undecided == 0 && self.all_blocks && !self.cut
+        self.undecided == 0 && self.all_blocks && !self.cut && !self.by_data
     }
     /// Notes what is wrong, once for a statement.
     pub(super) fn alarm(&mut self, kind: AlarmKind, stmt: Option<u32>, text: impl FnOnce() -> String) {
@@ -80,6 +82,6 @@ impl OrderReport {
     }
     /// Whether to go on.
     pub(super) fn is_over(&self) -> bool {
-        self.cut || self.alarms.len() >= MAX_ALARMS
+        self.cut || self.by_data || self.alarms.len() >= MAX_ALARMS
     }
 }

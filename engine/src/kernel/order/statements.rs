@@ -241,8 +241,7 @@ impl<'a> Run<'a> {
         self.decides(&end, number, threads);
         let known = |val: &Val| threads.filter(|t| val.at(t).int().is_some()) == *threads;
         if !known(&start) || !known(&end) {
-            // How often it runs is data: nothing is known of what follows.
-            self.report.cut = true;
+            self.report.by_data = true;
             return;
         }
         let places = self.launch.threads() as usize;
