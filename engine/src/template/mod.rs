@@ -4,8 +4,7 @@
 //! same kernel IR that lowering makes, and so under the same checks. A [`Template`] is found of a fusion once; sizes
 //! choose a [`Shape`] of it, and fusions of equal operations with equal shapes and layouts share a kernel.
 //!
-//! Invariant: a kernel writes each element of its results, of groups those of rows that ascending ends leave, and reads
-//! nothing else than its operands.
+//! Invariant: a kernel writes each element of its results, whatever its operands hold, and reads nothing else than them.
 
 mod groups;
 mod last;

@@ -164,12 +164,17 @@ fn groups_of_rows(b: &mut KernelBuilder, product: &Product<'_>, [row, end]: [Exp
     let memory = product.memory;
     let (first, last) = groups_between(b, memory, row, end);
     let (zero, one) = (b.int(0), b.int(1));
+    let before = b.exprs().sub(first, one);
     let behind = b.exprs().add(last, one);
-    b.for_("group", (first, behind, 1), Unroll::No, |b, group| {
-        // Behind all groups are the rows of none, which are sums over nothing.
-        let is_group = b.exprs().lt(group, memory.count);
+    let behind = b.exprs().index(IndexOp::Min, behind, memory.count);
+    b.for_("turn", (before, behind, 1), Unroll::No, |b, turn| {
+        // At first all rows are sums over nothing: those of no group are, and ends that do not ascend leave out others.
+        let is_group = b.exprs().lt(before, turn);
+        let group = b.exprs().index(IndexOp::Max, turn, zero);
+        let group = b.let_("group", group);
         let (start, stop) = memory.group(b, group, memory.rows);
-        let stop = b.exprs().ternary(TernaryOp::Where, is_group, stop, memory.rows);
+        let start = b.exprs().ternary(TernaryOp::Where, is_group, start, row);
+        let stop = b.exprs().ternary(TernaryOp::Where, is_group, stop, end);
         let start = b.exprs().index(IndexOp::Max, start, row);
         let stop = b.exprs().index(IndexOp::Min, stop, end);
         let (start, stop) = (b.let_("start", start), b.let_("stop", stop));
