@@ -167,6 +167,7 @@ fn groups_of_rows(b: &mut KernelBuilder, product: &Product<'_>, [row, end]: [Exp
     let before = b.exprs().sub(first, one);
     let behind = b.exprs().add(last, one);
     let behind = b.exprs().index(IndexOp::Min, behind, memory.count);
+    let behind = b.let_("behind", behind);
     b.for_("turn", (before, behind, 1), Unroll::No, |b, turn| {
         // At first all rows are sums over nothing: those of no group are, and ends that do not ascend leave out others.
         let is_group = b.exprs().lt(before, turn);
