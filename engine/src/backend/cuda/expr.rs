@@ -48,7 +48,7 @@ impl PrintedExpr {
         Self::primary(format!("{function}({})", args.join(", ")))
     }
     /// The formula, in parentheses unless it binds at least that tightly.
-    fn at(&self, prec: Prec) -> String {
+    pub(super) fn at(&self, prec: Prec) -> String {
         if self.prec >= prec { self.code.clone() } else { format!("({})", self.code) }
     }
 }

@@ -5,7 +5,7 @@
 //! kernel itself ([`CudaSource`]). The text follows the tree of statements one
 //! to one; [`TextPlan`] adds locals for expressions that are used more than once.
 
-use super::expr::Exprs;
+use super::expr::{Exprs, Prec};
 use super::library;
 use super::literal::word_name;
 use super::names::Names;
@@ -506,7 +506,8 @@ impl<'a> CudaPrinter<'a> {
     }
 
     fn for_loop(&mut self, var: VarId, (start, end, step): (ExprId, ExprId, i64), unroll: Unroll, body: &Block) {
-        let (start, end) = (self.exprs.code(start), self.exprs.text(end).code);
+        // The end is compared with the counter.
+        let (start, end) = (self.exprs.code(start), self.exprs.text(end).at(Prec::Shift));
         match unroll {
             Unroll::Full => self.line("#pragma unroll"),
             Unroll::By(factor) => self.line(&format!("#pragma unroll {factor}")),

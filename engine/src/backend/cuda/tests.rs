@@ -7,7 +7,7 @@ mod needs_gpu;
 use super::machine_code::has_misread_predicate;
 use super::nvrtc::{Nvrtc, NvrtcOptions, NvrtcSearch};
 use super::{emit, samples};
-use crate::kernel::Kernel;
+use crate::kernel::{IndexOp, Kernel, KernelBuilder, Unroll};
 use crate::num::{DType, UnaryOp, Value};
 use expect_test::{Expect, expect};
 use std::path::PathBuf;
@@ -454,4 +454,18 @@ fn needs_nvrtc_conversions_compile_for_every_generation() {
         check_compiles_for(compute_capability, &kernels);
         check_compiles_for(compute_capability, &[samples::all_ops(DType::F32)]);
     }
+}
+
+#[test]
+fn the_end_of_a_loop_that_is_a_choice_is_one_operand() {
+    let mut b = KernelBuilder::new("choice", DType::I32);
+    let n = b.size("n", 0, 0);
+    let y = b.output("y", 0, DType::F32, n, 4);
+    let seven = b.int(7);
+    let end = b.exprs().index(IndexOp::Min, n, seven);
+    let zero = b.exprs().value(Value::Float(0.0), DType::F32);
+    b.count("i", end, Unroll::No, |b, i| b.store(y, i, zero));
+    let one = b.int(1);
+    let text = emit(&b.finish_1d(one, 1)).text();
+    assert!(text.contains("for (int i = 0; i < (7 < n ? 7 : n); ++i) {"), "{text}");
 }
