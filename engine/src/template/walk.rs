@@ -10,6 +10,8 @@ use crate::schedule::{ArgClass, TensorLayout};
 
 /// The largest power of two of which something is known to be a multiple.
 const MAX_FACT: i64 = 16;
+/// Elements that one access moves, at most.
+const MAX_LANES: i64 = 8;
 /// Bytes to which memory of results is aligned.
 const ALIGN: u32 = 16;
 
@@ -45,19 +47,22 @@ struct Other {
 /// in the result.
 pub(super) fn vector(template: &Template, class: &ArgClass) -> i64 {
     let Some(layout) = &class.layouts[template.input()] else { return 1 };
-    let bytes = template.fusion.tensors[template.x].dtype.bytes() as i64;
+    widest(layout, template.axis, template.fusion.tensors[template.x].dtype, MAX_LANES)
+}
+
+/// How many elements of a type along an axis, at most so many, one access may move that starts at a multiple of it: they
+/// lie beside each other, and each such vector is aligned.
+pub(super) fn widest(layout: &TensorLayout, axis: usize, dtype: DType, most: i64) -> i64 {
+    let bytes = dtype.bytes() as i64;
+    let innermost = layout.order.last().filter(|own| own.axis == axis && own.dense);
     let is_whole = |lanes: i64| {
-        let steps = layout.order.iter().all(|own| match own.axis == template.axis {
-            true => own.dense && Some(own) == layout.order.last(),
-            false => own.stride_fact % lanes == 0,
-        });
-        let is_in_memory = layout.order.iter().any(|own| own.axis == template.axis);
-        steps
-            && is_in_memory
-            && layout.size_facts[template.axis] % lanes == 0
+        let mut others = layout.order.iter().filter(|own| own.axis != axis);
+        others.all(|own| own.stride_fact % lanes == 0)
+            && layout.size_facts[axis] % lanes == 0
             && i64::from(layout.align) % (lanes * bytes) == 0
     };
-    [8, 4, 2].into_iter().find(|lanes| lanes * bytes <= MAX_ACCESS_BYTES && is_whole(*lanes)).unwrap_or(1)
+    let fits = |lanes: &i64| *lanes <= most && lanes * bytes <= MAX_ACCESS_BYTES && is_whole(*lanes);
+    innermost.and_then(|_| [MAX_LANES, 4, 2].into_iter().find(fits)).unwrap_or(1)
 }
 
 impl Walk {

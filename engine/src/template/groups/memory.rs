@@ -6,10 +6,13 @@ use super::super::{Output, Template};
 use super::{DEPTH, Groups, SIDE, THREADS};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{Operand, TensorId};
-use crate::kernel::{BufId, ExprId, IndexOp, KernelBuilder, MAX_ACCESS_BYTES};
+use crate::kernel::{BufId, ExprId, IndexOp, KernelBuilder};
 use crate::lower::Scalars;
 use crate::num::{BinaryOp, DType, TernaryOp};
 use crate::schedule::{ArgClass, TensorLayout};
+
+/// Elements that a thread reads at once, at most.
+const MAX_LANES: i64 = 4;
 
 /// The memory of a kernel, and the extents of its operation.
 pub(super) struct Memory {
@@ -135,20 +138,10 @@ fn tensor(template: &Template, input: usize) -> Result<TensorId> {
 }
 
 fn factor(placed: Placed, layout: &TensorLayout, dtype: DType, [across, along]: [usize; 2]) -> Factor {
-    let innermost = layout.order.last();
-    let is_along = innermost.is_some_and(|own| own.axis == along);
+    let is_along = layout.order.last().is_some_and(|own| own.axis == along);
     let fast = if is_along { along } else { across };
-    let bytes = dtype.bytes() as i64;
-    let is_whole = |lanes: i64| {
-        let steps = layout.order.iter().all(|own| match own.axis == fast {
-            true => own.dense && Some(own) == innermost,
-            false => own.stride_fact % lanes == 0,
-        });
-        let is_aligned = i64::from(layout.align) % (lanes * bytes) == 0;
-        steps && innermost.is_some_and(|own| own.axis == fast) && layout.size_facts[fast] % lanes == 0 && is_aligned
-    };
     // More would be in registers, on the way to shared memory, than sums leave.
-    let vector = [4, 2].into_iter().find(|lanes| lanes * bytes <= MAX_ACCESS_BYTES && is_whole(*lanes)).unwrap_or(1);
+    let vector = walk::widest(layout, fast, dtype, MAX_LANES);
     Factor {
         buffer: placed.buffer,
         dtype,
