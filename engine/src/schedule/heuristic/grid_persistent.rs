@@ -53,6 +53,9 @@ const BATCHES_OF_SINGLES: &[i64] = &[1, 2, 4, 8, 16, 32, 64];
 const LEAST_LANES: i64 = 8;
 /// The same where columns are read one by one.
 const LEAST_SINGLE: i64 = 32;
+/// Threads that share a run of a row that is several, at least, and of which part of them may be idle.
+const SHORTEST_RUN: i64 = 256;
+const MOST_IDLE: i64 = 16;
 /// What a turn takes whatever it moves, and waiting for others in it, in bytes that a multiprocessor moves in the time.
 const TURN: i64 = 96 << 10;
 const WAIT: i64 = 128 << 10;
@@ -94,6 +97,8 @@ struct Rows {
     /// Where rows start at odd places, the tensor to whose vectors they are shifted.
     align: Option<TvId>,
     exact_vector: bool,
+    /// Whether a thread's neighbour goes on with the next run, where one is shorter than the threads are many.
+    joined: bool,
 }
 
 /// The choices.
@@ -122,17 +127,18 @@ struct Way {
 impl std::fmt::Display for GridParams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Way { x, y, batch, team, teams, per_sm } = self.way;
-        let Rows { vector, align, .. } = self.rows;
+        let Rows { vector, align, joined, .. } = self.rows;
         let across = if self.rows.across { "across " } else { "" };
         write!(f, "{across}vector {vector} batch {batch} threads {x}x{y} teams {teams} of {team} {per_sm} per_sm")?;
-        f.write_str(if align.is_some() { " aligned" } else { "" })
+        f.write_str(if align.is_some() { " aligned" } else { "" })?;
+        f.write_str(if joined { " joined" } else { "" })
     }
 }
 
 /// The rows of given sizes.
 struct Shape {
     rows: Rows,
-    /// Vectors along the fastest dimensions, and elements along the others.
+    /// Vectors along the fastest dimensions, and elements along the others; of joined runs all vectors.
     vectors: i64,
     kept_extent: i64,
     reduced_extent: i64,
@@ -194,26 +200,41 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
     let widest = |tensor: &GlobalTensor| vector.min(MAX_ACCESS_BYTES / tensor.bytes);
     let aligned = full.iter().all(|tensor| tensor.rows_aligned(widest(tensor), fast.len()));
     let length = product(fast);
-    // Columns at odd places are read one by one, by threads beside each other.
+    // Columns at odd places are read one by one, by threads beside each other, and runs that are several dimensions in
+    // vectors that they are made of.
     let vector = if across && !(aligned && divides(vector, length)) { 1 } else { vector };
+    let fits =
+        |vector: i64| divides(vector, length) && full.iter().all(|tensor| tensor.rows_aligned(vector, fast.len()));
+    let mut narrower = std::iter::successors(Some(vector), |vector| (*vector > 1).then_some(vector / 2));
+    let fits_some = (1..=vector.ilog2()).any(|log| fits(1 << log));
+    let vector = if across || fast.len() == 1 || !fits_some {
+        vector
+    } else {
+        narrower.find(|vector| fits(*vector)).unwrap_or(1)
+    };
     if across && vector == 1 && length < 2 * LEAST_SINGLE {
         return refused("few columns start at odd places");
     }
-    let align = (!aligned && !across && vector > 1 && fast.len() == 1).then_some(largest.tv);
+    let align = (!aligned && !across && vector > 1 && !fits(vector)).then_some(largest.tv);
     let padded = length + if align.is_some() { vector - 1 } else { 0 };
     let exact_vector = align.is_none() && divides(vector, length);
+    let vectors = ceil_div(padded, vector).max(1);
+    let covered = ceil_div(vectors, SHORTEST_RUN) * SHORTEST_RUN;
+    let joined = !across && !reduced.is_empty() && exact_vector && covered > vectors + vectors / MOST_IDLE;
+    let others = product(&reduced);
+    let (vectors, reduced_extent) = if joined { (vectors.saturating_mul(others), 1) } else { (vectors, others) };
     let is_reduction = |tv: &TvId| scheduled.is_reduction(*tv);
     let reductions =
         || scheduled.tensors.ids().filter(is_reduction).map(|tv| scheduled.tensors[tv].dtype.bytes() as i64);
     let inputs = || full.iter().filter(|tensor| !tensor.is_output);
     Ok(Shape {
         kept_extent: product(&kept),
-        reduced_extent: product(&reduced),
-        vectors: ceil_div(padded, vector).max(1),
+        reduced_extent,
+        vectors,
         read: inputs().map(|tensor| tensor.bytes).sum(),
         moved: full.iter().map(|tensor| tensor.bytes).sum(),
         exchanged: reductions().sum::<i64>() + reductions().max().unwrap_or(0),
-        rows: Rows { fast: fast.to_vec(), kept, reduced, across, vector, align, exact_vector },
+        rows: Rows { fast: fast.to_vec(), kept, reduced, across, vector, align, exact_vector, joined },
     })
 }
 
@@ -371,6 +392,10 @@ fn split(builder: &mut ScheduleBuilder, params: &GridParams) -> Result<Loops> {
         None => fast,
     };
     let (vectors, lane) = builder.split(fast, rows.vector, rows.exact_vector)?;
+    let (vectors, reduced) = match reduced {
+        Some(outside) if rows.joined => (builder.merge(outside, vectors)?, None),
+        _ => (vectors, reduced),
+    };
     let mut order = Vec::new();
     let (strips, thread) = builder.split(vectors, x, false)?;
     builder.parallelize(thread, ParallelType::Tidx)?;
@@ -480,7 +505,9 @@ mod tests {
         check("1", &[100, 500_001], "vector 4 batch 25 threads 256x1 teams 26 of 20 4 per_sm aligned");
         check("0", &[4_000_000], "vector 4 batch 16 threads 512x1 teams 1 of 123 2 per_sm");
         // Those of several images, channel by channel.
-        check("0, 2", &[64, 256, 3136], "vector 4 batch 16 threads 256x1 teams 33 of 16 4 per_sm");
+        check("0, 2", &[64, 256, 3136], "vector 4 batch 16 threads 256x1 teams 66 of 8 4 per_sm joined");
+        check("0, 2, 3", &[256, 128, 28, 28], "");
+        check("0, 2, 3", &[31, 96, 57, 57], "");
     }
 
     #[test]

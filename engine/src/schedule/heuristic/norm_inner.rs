@@ -19,7 +19,7 @@ use super::tile::{
     vector_width,
 };
 use crate::diag::{Diagnostic, Result, code};
-use crate::kernel::CacheHint;
+use crate::kernel::{CacheHint, MAX_ACCESS_BYTES};
 use crate::num::{BinaryOp, UnaryOp};
 use crate::options::DeviceDesc;
 use crate::schedule::{AxisId, Compute, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
@@ -49,6 +49,10 @@ pub fn longest_row(device: &DeviceDesc) -> i64 {
     MAX_PER_THREAD * i64::from(device.max_threads_per_block) - MAX_SHIFT
 }
 
+/// Bytes of an access of which many are as fast as wider ones, and of these the numbers in a row for which that holds.
+const LEAST_ACCESS: i64 = 8;
+const NARROW: std::ops::Range<i64> = 128..512;
+
 /// Elements by which a row may start behind a multiple of the widest vector.
 const MAX_SHIFT: i64 = 15;
 
@@ -59,6 +63,8 @@ pub(super) struct NormParams {
     kept: Vec<AxisId>,
     /// Reduced dimensions, slowest first.
     reduced: Vec<AxisId>,
+    /// How many of the reduced dimensions are outside of those that vectors are cut from: with them rows are no run.
+    apart: usize,
     vector: i64,
     align: Option<TvId>,
     exact_vector: bool,
@@ -111,6 +117,8 @@ struct Rows {
     /// Of these those that stay, and those that are reduced.
     kept: Vec<AxisId>,
     reduced: Vec<AxisId>,
+    /// How many of the reduced dimensions are outside of the run that vectors are cut from, if that is not all of a row.
+    apart: usize,
     /// The tensor whose vectors set the shift, where rows start at odd places.
     align: Option<TvId>,
     shape: RowShape,
@@ -130,35 +138,52 @@ fn rows_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Rows> {
 
     let last = reduced.last().copied();
     let runs = |tensor: &GlobalTensor| touches(tensor) && last.is_some_and(|last| tensor.is_innermost(last));
-    let one_run = collapse(summary, &reduced).len() <= 1;
-    let mut vector = if one_run { vector_width(summary, runs) } else { 1 };
+    let groups = collapse(summary, &reduced);
+    let run = groups.last().map_or(&[][..], |run| run);
+    let is_run = groups.len() <= 1;
+    let mut vector = vector_width(summary, runs);
     while vector > 1 && row < 2 * vector {
         vector /= 2;
     }
     // Rows that are looked up start anywhere, whatever is aligned.
     let full = |tensor: &GlobalTensor| runs(tensor) && !tensor.is_part && tensor.order.len() == order.len();
-    let aligned = summary.globals.iter().filter(|tensor| full(tensor)).all(|t| t.rows_aligned(vector, reduced.len()));
-    let mut align = None;
-    if !aligned && vector > 1 {
-        match summary.largest(full) {
-            Some(tensor) if reduced.len() == 1 => align = Some(tensor.tv),
-            _ => vector = 1,
-        }
+    let starts_aligned =
+        |vector: i64| summary.globals.iter().filter(|tensor| full(tensor)).all(|t| t.rows_aligned(vector, run.len()));
+    // In rows of few warps aligned accesses of half the width take less than those that are shifted into place.
+    let bytes = MAX_ACCESS_BYTES / vector_width(summary, runs);
+    let is_wide = |vector: i64| vector * bytes >= LEAST_ACCESS && NARROW.contains(&(row / vector.max(1)));
+    if is_wide(vector / 2) && !starts_aligned(vector) && starts_aligned(vector / 2) {
+        vector /= 2;
     }
+    let mut align = None;
+    match summary.largest(full) {
+        Some(tensor) if is_run && !starts_aligned(vector) && vector > 1 => align = Some(tensor.tv),
+        Some(_) => {
+            // What ends within a row begins anew at the next vector.
+            let fits = |vector: i64| starts_aligned(vector) && (is_run || product(run) % vector == 0);
+            while vector > 1 && !fits(vector) {
+                vector /= 2;
+            }
+        }
+        None if is_run => {}
+        None => vector = 1,
+    }
+    let apart = if vector > 1 { reduced.len() - run.len() } else { 0 };
     let vectors = ceil_div(row + if align.is_some() { vector - 1 } else { 0 }, vector).max(1);
     let rows = product(&kept);
     let (has_rows, shifted) = (!kept.is_empty(), align.is_some());
-    let shape = RowShape { row, vectors, vector, rows, has_rows, shifted, of_sums: work_of_sums(scheduled, &reduced) };
+    let of_sums = work_of_sums(scheduled, &reduced);
+    let shape = RowShape { row, vectors, vector, rows, has_rows, shifted, is_apart: apart > 0, of_sums };
     if tiles(cx, &shape).is_empty() {
         return Err(too_long(row, MAX_PER_THREAD * i64::from(cx.device.max_threads_per_block)));
     }
-    Ok(Rows { order, kept, reduced, align, shape })
+    Ok(Rows { order, kept, reduced, apart, align, shape })
 }
 
 /// Chooses for the given sizes.
 fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<NormParams> {
     let summary = problem.summary;
-    let Rows { order, kept, reduced, align, shape } = rows_of(problem, scheduled)?;
+    let Rows { order, kept, reduced, apart, align, shape } = rows_of(problem, scheduled)?;
     let model = model(problem, &shape)?;
     let choice = choose_rows(problem.cx, &model, &shape)
         .ok_or_else(|| Diagnostic::bug("rows that a block can hold, and no way to hold them"))?;
@@ -172,6 +197,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<NormPara
         row_loop,
         kept,
         reduced,
+        apart,
         vector,
         align,
         exact_vector,
@@ -252,15 +278,20 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &No
             }
         }
     }
-    let Some(row) = merge_all(builder, &params.reduced)? else {
+    let (outside, run) = params.reduced.split_at(params.apart);
+    let Some(run) = merge_all(builder, run)? else {
         return Err(Diagnostic::bug("a normalisation without a reduced axis"));
     };
     let rows = merge_all(builder, &params.kept)?;
-    let row = match params.align {
-        Some(reference) => builder.align(row, params.vector, reference, rows.filter(|_| params.dense_rows))?,
-        None => row,
+    let run = match params.align {
+        Some(reference) => builder.align(run, params.vector, reference, rows.filter(|_| params.dense_rows))?,
+        None => run,
     };
-    let (vectors, lane) = builder.split(row, params.vector, params.exact_vector)?;
+    let (vectors, lane) = builder.split(run, params.vector, params.exact_vector)?;
+    let vectors = match merge_all(builder, outside)? {
+        Some(outside) => builder.merge(outside, vectors)?,
+        None => vectors,
+    };
     let (batch, thread) = builder.split_cover(vectors, params.batch, params.threads.x, params.exact)?;
     builder.parallelize(lane, ParallelType::Vectorize)?;
     builder.parallelize(batch, ParallelType::Unroll)?;

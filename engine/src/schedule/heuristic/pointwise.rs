@@ -26,6 +26,9 @@ const MAX_GRID_Y: i64 = 65_535;
 /// How many narrow vectors take the place of a wide one in a thread, at most; twice as many of less than a word.
 const MOST_NARROW_STEPS: i64 = 2;
 
+/// Vectors of places in a row that a thread looks up.
+const MOST_LOOKUPS: i64 = 4;
+
 /// Elements of an inner axis of which the last block, that is not full, is a small part.
 const FILLING: f64 = 8192.0;
 
@@ -81,8 +84,8 @@ pub(super) struct PointwiseParams {
     /// Whether vectors are cut from the last of the inner dimensions, which they divide, and not
     /// from all of them merged: then no tensor's run in memory ends within a vector.
     last_alone: bool,
-    /// Whether the blocks along the inner axis exceed a grid's y dimension and
-    /// share x with the rows.
+    /// Whether the blocks along the inner axis share x with the rows: they exceed a grid's y dimension, or look up
+    /// what is near each other.
     one_grid_axis: bool,
 }
 
@@ -149,13 +152,18 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     };
     let padded = inner_extent + align.map_or(0, |(_, to)| to - 1);
     let vectors = ceil_div(padded, vector).max(1);
+    // What is looked up along rows of a table is found again by neighbours, in any order.
+    let looks_along = summary
+        .globals
+        .iter()
+        .any(|tensor| tensor.is_part && tensor.order.last() == last.as_ref() && tensor.dense.last() == Some(&false));
 
     let read = summary.globals.iter().filter(|tensor| !tensor.is_output && tensor.elements > 1);
     let (whole, broadcast): (Vec<_>, Vec<_>) = read.partition(|tensor| tensor.order.len() == order.len());
     // Rows that are shifted into place keep many loads of whole tensors under way; what is broadcast is near.
     let broadcast = if align.is_some() { broadcast.len().min(1) } else { broadcast.len() };
     let inputs = (whole.len() + broadcast).max(1) as i64;
-    let threads = tuned(cx.options, "pointwise.threads", 128);
+    let threads = tuned(cx.options, "pointwise.threads", if looks_along { 256 } else { 128 });
     let (threads_x, threads_y) = if outer.is_empty() {
         (threads, 1)
     } else {
@@ -168,14 +176,15 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let bytes = full.clone().map(|tensor| tensor.bytes).max().unwrap_or(1);
     let most = if vector * bytes < WORD_BYTES { 2 * MOST_NARROW_STEPS } else { MOST_NARROW_STEPS };
     let narrower = (widest / vector).clamp(1, most);
-    let mut unroll = (4 / inputs).clamp(1, 4) * narrower;
+    let mut unroll = if looks_along { MOST_LOOKUPS } else { (4 / inputs).clamp(1, 4) * narrower };
     while unroll > 1 && total_threads / unroll < 4 * fill {
         unroll /= 2;
     }
     let unroll = tuned(cx.options, "pointwise.unroll", unroll);
     // Along rows, a broadcast row is reused; else along the inner axis, and where vectors are narrow
     // since nothing fits a wider one.
-    let (unroll_x, unroll_y) = if outer.is_empty() || narrower > 1 { (unroll, 1) } else { (1, unroll) };
+    let along = outer.is_empty() || narrower > 1 || looks_along;
+    let (unroll_x, unroll_y) = if along { (unroll, 1) } else { (1, unroll) };
     let exact_vector = align.is_none() && inner_extent % vector == 0;
     let tile_x = threads_x * unroll_x;
     let exact_x = exact_vector && vectors % tile_x == 0;
@@ -188,7 +197,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
         align,
         exact_vector,
         last_alone,
-        one_grid_axis: ceil_div(vectors, tile_x) > MAX_GRID_Y,
+        one_grid_axis: ceil_div(vectors, tile_x) > MAX_GRID_Y || looks_along,
     }
 }
 

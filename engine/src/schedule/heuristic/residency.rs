@@ -289,7 +289,11 @@ pub(super) fn element_bytes(scheduled: &ScheduledFusion, reduced: &BTreeSet<Axis
     let is_random = |tv: &TvOp| matches!(tv.compute, Compute::Random(_));
     bytes.is_random = scheduled.tensors.values().any(|tv| tv.op.as_ref().is_some_and(is_random));
     let consumers = scheduled.all_consumers();
-    for tv in scheduled.tensors.ids().filter(|tv| along(*tv, true)) {
+    // Of what lacks the axis that vectors are cut from there is one value for a vector, which is little.
+    let last = reduced.last();
+    let is_little =
+        |tv: TvId| packing != Packing::Apart && scheduled.tensors[tv].indexed().all(|axis| Some(&axis) != last);
+    for tv in scheduled.tensors.ids().filter(|tv| along(*tv, true) && !is_little(*tv)) {
         if matches!(scheduled.tensors[tv].io, Some(Io::Output(_))) {
             bytes.written += size(tv);
         }

@@ -55,6 +55,9 @@ const MOST_CROWDED: i64 = 1024;
 const TIGHT: i64 = 8;
 const TIGHT_AHEAD: i64 = 4;
 
+/// What idle threads and vectors cost ([`IDLE_COST`]) of rows that are several runs.
+const IDLE_COST_APART: i64 = 3 * IDLE_COST;
+
 /// Elements of a row beyond which it pays to load a single parameter once for many rows.
 const LONG_ROW: i64 = 8192;
 
@@ -72,6 +75,8 @@ pub(super) struct RowShape {
     pub(super) has_rows: bool,
     /// Whether rows start at odd places.
     pub(super) shifted: bool,
+    /// Whether a row is several runs of memory, so that each vector takes a division.
+    pub(super) is_apart: bool,
     /// Instructions, about, for what is computed of the sums of a row.
     pub(super) of_sums: i64,
 }
@@ -256,10 +261,13 @@ fn few_threads_cost(model: &Model<'_>, holding: Holding, threads: i64) -> i64 {
 fn tile_cost(cx: &CompileCx<'_>, model: &Model<'_>, shape: &RowShape, tile: RowTile) -> i64 {
     let wanted = tuned(cx.options, "norm.per_thread", 32);
     let elements = tile.batch * shape.vector;
-    let idle = (tile.threads * tile.batch - shape.vectors) * IDLE_COST / shape.vectors;
+    let each = if shape.is_apart { IDLE_COST_APART } else { IDLE_COST };
+    let idle = (tile.threads * tile.batch - shape.vectors) * each / shape.vectors;
     let bare = model.is_bare();
     let more = (elements - wanted).max(0) / if bare { 2 } else { 1 };
-    let fewer = (wanted / 2 - elements).max(0) * (2 + model.tensors / 2);
+    // Where rows are only read, nobody stores while others wait for their sums.
+    let least = if model.bytes.written == 0 { wanted } else { wanted / 2 };
+    let fewer = (least - elements).max(0) * (2 + model.tensors / 2);
     let wide = (tile.threads - 8 * WARP).max(0) / if bare { 8 } else { 16 };
     let narrow = (4 * WARP - tile.threads).max(0) / 5;
     idle + more + fewer + wide + narrow + oddity(tile.threads) + oddity(tile.batch)
