@@ -133,7 +133,7 @@ fn factor(placed: Placed, layout: &TensorLayout, dtype: DType, [across, along]: 
     let is_along = layout.order.last().is_some_and(|own| own.axis == along);
     let fast = if is_along { along } else { across };
     // More would be in registers, on the way to shared memory, than sums leave.
-    let vector = walk::widest(layout, fast, dtype, MAX_LANES);
+    let vector = walk::widest(layout, &[fast], dtype, MAX_LANES);
     Factor {
         buffer: placed.buffer,
         dtype,

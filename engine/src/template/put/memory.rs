@@ -3,7 +3,7 @@
 //! Axes behind the first one are *columns*. Neighbours among them that lie in all tensors as one axis does are one, so rows
 //! that are dense have one axis of columns, whatever their rank.
 
-use super::super::walk::{self, MAX_FACT, MAX_LANES, Placed};
+use super::super::walk::{self, MAX_FACT, Placed};
 use super::super::{Output, Template};
 use super::Put;
 use crate::diag::{Diagnostic, Result};
@@ -122,39 +122,29 @@ impl Memory {
 pub(super) fn vector(template: &Template, put: Put, class: &ArgClass) -> Result<i64> {
     let runs = runs(template, put, class)?;
     let Some(run) = runs.last() else { return Ok(1) };
-    let last = run.last().copied();
-    let moving = |axis: &usize| moves(template, *axis);
-    if output(template)?.order.iter().copied().rfind(moving) != last {
+    let moving = |axis: &&usize| moves(template, **axis);
+    if output(template)?.order.iter().rfind(moving) != run.last() {
         return Ok(1);
     }
     let dtype = template.fusion.tensors[template.x].dtype;
-    let bytes = dtype.bytes() as i64;
-    let mut most = MAX_LANES.min(MAX_ACCESS_BYTES / bytes);
-    for input in [put.acc, put.value] {
-        let layout = walk::layout(class, input)?;
-        let innermost = layout.order.iter().rfind(|own| moves(template, own.axis));
-        if !innermost.is_some_and(|own| Some(own.axis) == last && own.dense) {
-            return Ok(1);
-        }
-        let own = run.iter().fold(1, |fact, axis| (fact * layout.size_facts[*axis]).min(MAX_FACT));
-        let others = layout.order.iter().filter(|other| !run.contains(&other.axis) && moves(template, other.axis));
-        let facts = others.map(|other| other.stride_fact).chain([own, i64::from(layout.align) / bytes]);
-        most = facts.fold(most, i64::min);
-    }
-    // All are powers of two.
-    Ok(most.max(1))
+    let layouts = [put.acc, put.value].map(|input| moving_layout(template, input, class));
+    layouts
+        .into_iter()
+        .try_fold(MAX_ACCESS_BYTES / dtype.bytes() as i64, |most, layout| Ok(walk::widest(&layout?, run, dtype, most)))
 }
 
 /// Axes of columns that are one axis in all tensors, outermost first.
 fn runs(template: &Template, put: Put, class: &ArgClass) -> Result<Vec<Vec<usize>>> {
-    let layouts = [walk::layout(class, put.acc)?, walk::layout(class, put.value)?];
-    let order = &output(template)?.order;
+    let layouts = [moving_layout(template, put.acc, class)?, moving_layout(template, put.value, class)?];
+    let order: Vec<usize> = output(template)?.order.iter().copied().filter(|axis| moves(template, *axis)).collect();
     let mut runs: Vec<Vec<usize>> = Vec::new();
-    for axis in (1..order.len()).filter(|axis| moves(template, *axis)) {
+    for axis in (1..template.fusion.tensors[template.x].axes.len()).filter(|axis| moves(template, *axis)) {
+        let is_beside = |layout: &TensorLayout, last: usize| {
+            let mut pairs = layout.order.windows(2);
+            pairs.any(|pair| [pair[0].axis, pair[1].axis] == [last, axis] && pair[0].dense)
+        };
         let is_one = |last: usize| {
-            let moving: Vec<usize> = order.iter().copied().filter(|axis| moves(template, *axis)).collect();
-            let is_beside = moving.windows(2).any(|pair| pair == [last, axis]);
-            is_beside && layouts.iter().all(|layout| is_beside_in(template, layout, last, axis))
+            order.windows(2).any(|pair| pair == [last, axis]) && layouts.iter().all(|layout| is_beside(layout, last))
         };
         match runs.last_mut() {
             Some(run) if run.last().is_some_and(|last| is_one(*last)) => run.push(axis),
@@ -164,10 +154,11 @@ fn runs(template: &Template, put: Put, class: &ArgClass) -> Result<Vec<Vec<usize
     Ok(runs)
 }
 
-/// Whether an axis goes through another one whole from each of its elements to the next.
-fn is_beside_in(template: &Template, layout: &TensorLayout, outer: usize, inner: usize) -> bool {
-    let moving: Vec<_> = layout.order.iter().filter(|own| moves(template, own.axis)).collect();
-    moving.windows(2).any(|pair| [pair[0].axis, pair[1].axis] == [outer, inner] && pair[0].dense)
+/// How an input lies, without the axes that have one element.
+fn moving_layout(template: &Template, input: usize, class: &ArgClass) -> Result<TensorLayout> {
+    let mut layout = walk::layout(class, input)?.clone();
+    layout.order.retain(|own| moves(template, own.axis));
+    Ok(layout)
 }
 
 /// Whether an axis may have more than one element. Columns are those of the result.
