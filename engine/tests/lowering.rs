@@ -636,7 +636,11 @@ fn laid_out(
         step *= sizes[axis] + *u.choose(&[0, 0, 1, 8])?;
     }
     let mut draw = Draw::new(u.arbitrary()?);
-    let value = |_: &[i64]| engine::num::Value::Float(draw.below(7) as f64 - 3.0);
+    let value = |_: &[i64]| match draw.below(7) as i64 {
+        number if dtype.is_int() => engine::num::Value::Int(if dtype.is_unsigned() { number } else { number - 3 }),
+        number if dtype.is_complex() => engine::num::Value::Complex(number as f64 - 3.0, 2.0 - number as f64),
+        number => engine::num::Value::Float(number as f64 - 3.0),
+    };
     Ok(HostTensor::strided(TensorMeta { dtype, sizes: sizes.to_vec(), strides }, value).unwrap())
 }
 
@@ -718,6 +722,87 @@ fn who_writes_last() {
         let index =
             HostTensor::from_fn(dtype, &sizes, |_| engine::num::Value::Int(draw.below(most as usize) as i64)).unwrap();
         check_args(&fusion, &[Arg::Tensor(index), Arg::Scalar(engine::num::Value::Int(places))]);
+        Ok(())
+    })
+    .cases(60);
+}
+
+/// Rows and columns of what rows are added to, and how many rows these are.
+fn rows_to_add(u: &mut arbtest::arbitrary::Unstructured<'_>) -> arbtest::arbitrary::Result<(Vec<i64>, i64)> {
+    let mut sizes = vec![*u.choose(&[1, 2, 9, 40, 300])?];
+    let tails: &[&[i64]] = &[&[], &[1], &[3], &[16], &[40], &[96], &[2304], &[3, 8], &[1, 24], &[4, 5], &[2, 1, 8]];
+    sizes.extend(*u.choose(tails)?);
+    Ok((sizes, *u.choose(&[1, 3, 30, 200, 1000])?))
+}
+
+fn sorted_put(dtype: DType, rank: usize, [index, order]: [DType; 2]) -> Fusion {
+    let dims = vec!["?"; rank].join(", ");
+    let text = format!(
+        "fusion @f(%a: {dtype}[{dims}], %i: {index}[?], %o: {order}[?], %v: {dtype}[{dims}]) {{\n  \
+         %y = index_put_sorted %a, %i, %o, %v\n  return %y\n}}\n"
+    );
+    engine::text::parse_one(&text).unwrap()
+}
+
+#[test]
+fn rows_that_are_added() {
+    crate::property::property(|u| {
+        use DType::{BF16, C64, F8E4M3FN, F16, F32, F64, I8, I32, I64, U8};
+        let dtype = *u.choose(&[F64, F32, F16, BF16, F8E4M3FN, C64, I64, I32, I8, U8])?;
+        let (sizes, length) = rows_to_add(u)?;
+        let mut of_value = sizes.clone();
+        of_value[0] = length;
+        let mut draw = Draw::new(u.arbitrary()?);
+        // Sums of eight bits are exact where they are small.
+        let most = if dtype.is_float() && dtype.bits() == 8 { 3 } else { length };
+        let mut places = Vec::new();
+        while places.len() < length as usize {
+            let place = draw.below(sizes[0] as usize) as i64;
+            let count = (1 + draw.below(most as usize)).min(length as usize - places.len());
+            places.extend(vec![place; count]);
+        }
+        places.sort_unstable();
+        // Each row once, but not in order.
+        let order: Vec<i64> = (0..length).map(|i| (i + length / 2) % length).collect();
+        let types = [*u.choose(&[I64, I32])?, *u.choose(&[I64, I32])?];
+        let fusion = sorted_put(dtype, sizes.len(), types);
+        let [places, order] = [(types[0], places), (types[1], order)]
+            .map(|(dtype, of)| HostTensor::from_i64(dtype, &[length], &of).unwrap());
+        let args = [laid_out(u, dtype, &sizes)?, places, order, laid_out(u, dtype, &of_value)?];
+        check_args(&fusion, &args.map(Arg::Tensor));
+        Ok(())
+    })
+    .cases(150);
+}
+
+/// The reference refuses them; on the simulator an access outside of memory, or a race, is an error.
+#[test]
+fn places_that_do_not_ascend_leave_memory_alone() {
+    crate::property::property(|u| {
+        let (sizes, length) = rows_to_add(u)?;
+        let mut of_value = sizes.clone();
+        of_value[0] = length;
+        let types = [*u.choose(&[DType::I64, DType::I32])?, *u.choose(&[DType::I64, DType::U64])?];
+        let fusion = sorted_put(DType::F32, sizes.len(), types);
+        let mut draw = Draw::new(u.arbitrary()?);
+        let numbers = types.map(|dtype| {
+            let far = if dtype == DType::I32 { i64::from(i32::MAX) } else { i64::MAX };
+            let values = [-far, -1, 0, 1, 5, sizes[0] - 1, sizes[0], length - 1, length, far];
+            let value = |_: &[i64]| engine::num::Value::Int(values[draw.below(values.len())]);
+            HostTensor::from_fn(dtype, &[length], value).unwrap()
+        });
+        let [places, order] = numbers;
+        let args = [laid_out(u, DType::F32, &sizes)?, places, order, laid_out(u, DType::F32, &of_value)?];
+        let metas: Vec<ArgMeta> = args.iter().map(|tensor| ArgMeta::Tensor(tensor.meta.clone())).collect();
+        let options = Options { force_index64: u.arbitrary()?, ..Options::default() };
+        let cx = CompileCx { options: &options, device: &DeviceDesc::h200(), trace: &NoTrace };
+        let kernel = compile::compile_fusion(&cx, &fusion, &metas, &[16; 4]).unwrap().kernel;
+        let launch = kernel::bind(&kernel, &metas).unwrap();
+        let mut memory = sim::SimMemory::new(&kernel, &launch);
+        for (input, tensor) in args.iter().enumerate() {
+            memory.fill_input(input as u32, &tensor.data).unwrap();
+        }
+        sim::run(&kernel, &launch, &mut memory, &SimOptions::default()).unwrap();
         Ok(())
     })
     .cases(60);

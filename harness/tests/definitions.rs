@@ -59,6 +59,7 @@ fn every_case_has_this_form() {
 /// Operations that the files do not call, with the reason.
 const NOT_CALLED: &[(&str, &str)] = &[
     ("index", "made by the reader of random numbers only"),
+    ("index_put_sorted", "a step of index_put_accumulate"),
     ("last_position", "a step of scatter"),
     ("grouped_sums", "a step of grouped_mm"),
 ];

@@ -59,7 +59,8 @@ fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<ChangeAll<'a>> {
 
 /// The value of all elements of a result that depends on no element.
 fn of_nothing(whole: &Whole<'_>, op: &Op) -> Option<Fill> {
-    if let (Some(_), [Operand::Tensor(x), Operand::Tensor(index), ..]) = (call(op, Form::Scatter), &op.inputs[..]) {
+    let is_put = [Form::Scatter, Form::Put, Form::PutSorted].into_iter().any(|form| call(op, form).is_some());
+    if let (true, [Operand::Tensor(x), Operand::Tensor(index), ..]) = (is_put, &op.inputs[..]) {
         return whole.is_empty(*index).then_some(Fill::Copy(*x));
     }
     if call(op, Form::GroupedSums).is_some() && sums_nothing(whole, op) {

@@ -136,7 +136,7 @@ impl Cone {
 enum Terms {
     /// Products that are summed.
     Multiplied(i64),
-    /// Elements of a reduction, or of a scan.
+    /// Elements of a reduction, or of a scan, or rows that are added.
     Combined(i64),
 }
 
@@ -154,6 +154,11 @@ impl Terms {
                     || matches!(call.movement().form, Some(Form::Matmul | Form::Linear | Form::GroupedSums)) =>
             {
                 Some(Self::Multiplied(*sizes.last()?))
+            }
+            // As many rows may be added to one as there are.
+            OpKind::Call(call) if matches!(call.movement().form, Some(Form::Put | Form::PutSorted)) => {
+                let index = fusion.tensor_inputs(op).nth(1)?;
+                Some(Self::Combined(*bindings.sizes(fusion, index).first()?))
             }
             kind => Some(Self::Combined(sizes[kind.scanned()?])),
         }

@@ -23,7 +23,7 @@ pub(super) fn check(call: &Call<'_>, launch: &Launch, read: Read<'_>) -> Result<
     let segment = &call.program.segments.segments[launch.segment];
     let decomposed = fusion::decomposes(&segment.fusion).then(|| fusion::decompose(&segment.fusion)).transpose()?;
     let fusion = decomposed.as_ref().map_or(&*segment.fusion, |decomposed| &decomposed.fusion);
-    if !fusion.ops.values().any(|op| Places::of(op).is_some() || sums_groups(&op.kind)) {
+    if !fusion.ops.values().any(|op| Places::of(op).is_some() || is(&op.kind, Form::GroupedSums)) {
         return Ok(());
     }
     let metas: Vec<ArgMeta> = call.args.iter().map(Arg::meta).collect();
@@ -53,13 +53,17 @@ impl Places {
             return Some(Self { of: op.inputs[lookup.table], index: op.inputs[lookup.index], axis: lookup.axis });
         }
         let OpKind::Call(call) = &op.kind else { return None };
-        let is_written = call.movement().form == Some(Form::Last);
-        is_written.then(|| Self { of: Operand::Tensor(op.output()), index: op.inputs[0], axis: call.axis("dim") })
+        let of = Operand::Tensor(op.output());
+        match call.movement().form? {
+            Form::Last => Some(Self { of, index: op.inputs[0], axis: call.axis("dim") }),
+            Form::PutSorted => Some(Self { of, index: op.inputs[1], axis: 0 }),
+            _ => None,
+        }
     }
 }
 
-fn sums_groups(kind: &OpKind) -> bool {
-    matches!(kind, OpKind::Call(call) if call.movement().form == Some(Form::GroupedSums))
+fn is(kind: &OpKind, form: Form) -> bool {
+    matches!(kind, OpKind::Call(call) if call.movement().form == Some(form))
 }
 
 /// The fusion of a launch, and what it is given.
@@ -74,7 +78,7 @@ struct Checker<'a> {
 impl Checker<'_> {
     fn check(&self, op: OpId) -> Result<()> {
         let data = &self.fusion.ops[op];
-        if sums_groups(&data.kind) {
+        if is(&data.kind, Form::GroupedSums) {
             return self.check_groups(data);
         }
         let Some(places) = Places::of(data) else { return Ok(()) };
@@ -82,8 +86,16 @@ impl Checker<'_> {
             return Err(Diagnostic::bug(format!("{} looks no tensor up", data.kind.name())));
         };
         let size = self.bindings.sizes(self.fusion, of)[places.axis];
-        let index = self.value(index)?;
-        fusion::ops::check_positions(data.kind.name(), &index, places.axis, size)
+        let (name, index) = (data.kind.name(), self.value(index)?);
+        if !is(&data.kind, Form::PutSorted) {
+            return fusion::ops::check_positions(name, &index, places.axis, size);
+        }
+        fusion::ops::check_sorted(name, &index, size)?;
+        let [_, _, Operand::Tensor(order), Operand::Tensor(value)] = data.inputs[..] else {
+            return Err(Diagnostic::bug(format!("{name} has other operands than tensors")));
+        };
+        let rows = self.bindings.sizes(self.fusion, value)[0];
+        fusion::ops::check_positions(name, &self.value(order)?, 0, rows)
     }
 
     /// Groups split rows of the first operand if the second one is a stack, else the summed axis.

@@ -204,6 +204,25 @@ fn simulated_runs_agree_with_the_reference() {
     }
 }
 
+/// What becomes simpler operations refuses places that there are not, by the name of the one that reads them.
+#[test]
+fn places_that_there_are_not_are_refused() {
+    let dims = "%a: f32[?, ?], %i: i64[?]";
+    let put = format!("fusion @f({dims}) {{\n  %y = index_put_accumulate %a, %i, %a\n  return %y\n}}\n");
+    let sorted = format!("fusion @f({dims}) {{\n  %y = index_put_sorted %a, %i, %i, %a\n  return %y\n}}\n");
+    for (text, places, expected) in [
+        (&put, [0, -4, 1], "index_put_sorted: index[0] is -1, axis 0 has 3 elements"),
+        (&put, [0, 3, 1], "index_put_sorted: index[2] is 3, axis 0 has 3 elements"),
+        (&sorted, [0, 2, 1], "index_put_sorted: index[2] is 1, behind 2"),
+    ] {
+        let fusion = crate::text::parse_one(text).unwrap();
+        let args = [ramp(DType::F32, &[3, 8]), HostTensor::from_i64(DType::I64, &[3], &places).unwrap()];
+        let mut runs = session().run_many(&fusion, &args.map(Arg::Tensor), &[SimOptions::default()], &NoTrace);
+        let error = runs.remove(0).map(drop).unwrap_err();
+        assert_eq!(error.message, expected);
+    }
+}
+
 #[test]
 fn views_run_from_their_first_element() {
     let storage = ramp(DType::BF16, &[5000]);

@@ -8,6 +8,7 @@
 
 mod groups;
 mod last;
+mod put;
 mod scan;
 mod share;
 mod sort;
@@ -39,6 +40,8 @@ pub struct Template {
 enum Kind {
     /// Sums of products in groups.
     Groups(groups::Groups),
+    /// It with rows added where an index says.
+    Put(put::Put),
     /// Its prefixes.
     Scan(ReduceOp),
     /// Its elements in order, or the first of them.
@@ -66,6 +69,8 @@ struct Output {
 pub enum Shape {
     /// Of sums of products in groups.
     Groups(groups::Shape),
+    /// Of rows that are added.
+    Put(put::Shape),
     /// Of prefixes.
     Scan(scan::Shape),
     /// Of elements in order.
@@ -88,6 +93,7 @@ impl Template {
             Form::Scan(combine) => Kind::Scan(combine),
             Form::Sort | Form::Top => Kind::Sort(sort::Sort::of(call)),
             Form::GroupedSums => Kind::Groups(groups::Groups::of(fusion, op)?),
+            Form::PutSorted => Kind::Put(put::Put::of(fusion, op)?),
             Form::Last => Kind::Last,
             _ => return None,
         };
@@ -110,6 +116,7 @@ impl Template {
     pub fn name(&self) -> &'static str {
         match self.kind {
             Kind::Groups(_) => "groups",
+            Kind::Put(_) => "put",
             Kind::Scan(_) => "scan",
             Kind::Sort(_) => "sort",
             Kind::Last => "last",
@@ -129,6 +136,7 @@ impl Template {
         let rows = sizes.iter().product::<i64>() / length;
         match self.kind {
             Kind::Groups(groups) => Ok(Shape::Groups(groups::shape(self, device, bindings, groups))),
+            Kind::Put(put) => Ok(Shape::Put(put::shape(self, device, bindings, put, class)?)),
             Kind::Scan(op) => {
                 let is_innermost = sizes.iter().skip(self.axis + 1).all(|size| *size == 1);
                 // Lines of results that lie otherwise are written one by one.
@@ -153,6 +161,7 @@ impl Template {
     pub fn kernel(&self, shape: Shape, class: &ArgClass) -> Result<Kernel> {
         let mut kernel = match (self.kind, shape) {
             (Kind::Groups(groups), Shape::Groups(shape)) => groups::kernel(self, groups, shape, class)?,
+            (Kind::Put(put), Shape::Put(shape)) => put::kernel(self, put, shape, class)?,
             (Kind::Scan(op), Shape::Scan(shape)) => scan::kernel(self, op, shape, class)?,
             (Kind::Sort(sort), Shape::Sort(shape)) => sort::kernel(self, sort, shape, class)?,
             (Kind::Last, Shape::Last(shape)) => last::kernel(self, shape, class)?,
@@ -162,6 +171,22 @@ impl Template {
         let hash = Hash128::of(kernel::print(&kernel).as_bytes());
         kernel.name = format!("{}_{}_{}", self.name(), kernel.name, hash.short());
         Ok(kernel)
+    }
+
+    /// The tensor that an input of the fusion is.
+    fn tensor(&self, input: usize) -> Result<TensorId> {
+        match self.fusion.inputs[input] {
+            Operand::Tensor(tensor) => Ok(tensor),
+            Operand::Scalar(_) => Err(Diagnostic::bug("a scalar is given as a tensor")),
+        }
+    }
+
+    /// The sizes of an input, of which a scalar has none.
+    fn sizes(&self, bindings: &Bindings, input: usize) -> Vec<i64> {
+        match self.fusion.inputs[input] {
+            Operand::Tensor(tensor) => bindings.sizes(&self.fusion, tensor),
+            Operand::Scalar(_) => Vec::new(),
+        }
     }
 
     /// Which of the fusion's inputs the operand is.
@@ -193,6 +218,7 @@ impl std::fmt::Display for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Groups(shape) => shape.fmt(f),
+            Self::Put(shape) => shape.fmt(f),
             Self::Scan(shape) => shape.fmt(f),
             Self::Sort(shape) => shape.fmt(f),
             Self::Last(shape) => shape.fmt(f),

@@ -9,7 +9,7 @@ use crate::num::DType;
 use crate::schedule::{ArgClass, TensorLayout};
 
 /// The largest power of two of which something is known to be a multiple.
-const MAX_FACT: i64 = 16;
+pub(super) const MAX_FACT: i64 = 16;
 /// Elements that one access moves, at most.
 const MAX_LANES: i64 = 8;
 /// Bytes to which memory of results is aligned.
@@ -47,18 +47,19 @@ struct Other {
 /// in the result.
 pub(super) fn vector(template: &Template, class: &ArgClass) -> i64 {
     let Some(layout) = &class.layouts[template.input()] else { return 1 };
-    widest(layout, template.axis, template.fusion.tensors[template.x].dtype, MAX_LANES)
+    widest(layout, &[template.axis], template.fusion.tensors[template.x].dtype, MAX_LANES)
 }
 
-/// How many elements of a type along an axis, at most so many, one access may move that starts at a multiple of it: they
-/// lie beside each other, and each such vector is aligned.
-pub(super) fn widest(layout: &TensorLayout, axis: usize, dtype: DType, most: i64) -> i64 {
+/// How many elements of a type along some axes that lie as one, at most so many, one access may move that starts at a
+/// multiple of it: they lie beside each other, and each such vector is aligned.
+pub(super) fn widest(layout: &TensorLayout, axes: &[usize], dtype: DType, most: i64) -> i64 {
     let bytes = dtype.bytes() as i64;
-    let innermost = layout.order.last().filter(|own| own.axis == axis && own.dense);
+    let innermost = layout.order.last().filter(|own| Some(&own.axis) == axes.last() && own.dense);
+    let size = axes.iter().fold(1, |fact, axis| (fact * layout.size_facts[*axis]).min(MAX_FACT));
     let is_whole = |lanes: i64| {
-        let mut others = layout.order.iter().filter(|own| own.axis != axis);
+        let mut others = layout.order.iter().filter(|own| !axes.contains(&own.axis));
         others.all(|own| own.stride_fact % lanes == 0)
-            && layout.size_facts[axis] % lanes == 0
+            && size % lanes == 0
             && i64::from(layout.align) % (lanes * bytes) == 0
     };
     let fits = |lanes: &i64| *lanes <= most && lanes * bytes <= MAX_ACCESS_BYTES && is_whole(*lanes);

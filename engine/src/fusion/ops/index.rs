@@ -3,6 +3,7 @@
 //! An index that is out of range is refused when its value is read: kernels
 //! that do not look would reach memory of others.
 
+pub(super) mod accumulate;
 pub(super) mod put;
 
 use super::args::{Args, OpArg};
@@ -14,12 +15,12 @@ use super::lookup::IndexAxes;
 use super::movement::{AxisMap, Form, Movement, ViewPlace};
 use super::resize::constant_of;
 use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, req};
-use crate::array::{View, clone_strides, fold_index};
+use crate::array::{View, fold_index};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::builder::normal_axis;
 use crate::fusion::meta::{AxisMeta, Shape};
 use crate::fusion::{AxisKind, FusionBuilder, Operand, Src, TensorId};
-use crate::num::{BinaryOp, DType, Value, eval};
+use crate::num::{DType, Value};
 use crate::tensor::HostTensor;
 
 pub(super) const ROWS: &[OpRow] = &[
@@ -97,20 +98,6 @@ pub(super) const ROWS: &[OpRow] = &[
         },
         "x with src in place of the elements that gather would take; of several at one place the last.",
         "N§2, PyTorch scatter",
-    ),
-    OpRow::primitive(
-        "index_put_accumulate",
-        &[req("acc", OpParamKind::Tensor), req("index", OpParamKind::Tensor), req("value", OpParamKind::Tensor)],
-        put,
-        Primitive {
-            meta: put_meta,
-            layout: ResultLayout::Custom(put_layout),
-            eval: put_eval,
-            decompose: None,
-            movement: Movement::LIBRARY,
-        },
-        "acc with row value[i] added to its row index[i]; a negative index counts from the end.",
-        "N§2, PyTorch index_put with accumulate",
     ),
 ];
 
@@ -425,67 +412,6 @@ fn scatter_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
         place => (1, place - 1),
     };
     Ok(vec![View::picked(&[x, &src], sizes.clone(), pick)?])
-}
-
-// ---- index_put_accumulate ----
-
-fn put(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
-    b.push_draft(CallDraft::new(args))
-}
-
-fn put_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
-    let (acc, index, value) = (cx.tensor("acc")?, cx.tensor("index")?, cx.tensor("value")?);
-    check_index(cx.name(), index.dtype)?;
-    if value.dtype != acc.dtype {
-        let message = format!("{}: the value is {}, the accumulator {}", cx.name(), value.dtype, acc.dtype);
-        return Err(Diagnostic::user(code::DTYPE, message).note("cast one of them"));
-    }
-    if index.axes.len() != 1 || acc.axes.is_empty() {
-        let (rank, own) = (acc.axes.len(), index.axes.len());
-        let message = format!("{}: an index of rank {own} into rank {rank}, not of rank 1 into axes", cx.name());
-        return Err(Diagnostic::user(code::RANK, message));
-    }
-    same_rank(cx, &acc, "the value", &value)?;
-    cx.same("axis 0 of the value and of the index", value.axes[0].extent, index.axes[0].extent)?;
-    for position in 1..acc.axes.len() {
-        let what = format!("axis {position} of the value and of the accumulator");
-        cx.same(&what, value.axes[position].extent, acc.axes[position].extent)?;
-    }
-    Ok(vec![acc])
-}
-
-fn put_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
-    let (sizes, strides) = cx.tensor("acc")?;
-    Ok(vec![clone_strides(sizes, strides)])
-}
-
-fn put_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
-    let (acc, index, value) = (cx.tensor("acc")?, cx.tensor("index")?, cx.tensor("value")?);
-    let rows = positions(cx.call.row.name, index, 0, acc.sizes[0], true)?;
-    let (dtype, sizes) = (acc.dtype, acc.sizes.clone());
-    let width: usize = sizes[1..].iter().product();
-    let result = if dtype.is_float() {
-        // Sums are rounded once.
-        let (mut sums, terms) = (acc.to_f64(), value.to_f64());
-        for (i, row) in rows.into_iter().enumerate() {
-            for column in 0..width {
-                sums[row * width + column] += terms[i * width + column];
-            }
-        }
-        View::from_f64(dtype, sizes, &sums)
-    } else {
-        let (mut sums, terms) = (acc.values(), value.values());
-        let op = if dtype == DType::Bool { BinaryOp::LogicalOr } else { BinaryOp::Add };
-        for (i, row) in rows.into_iter().enumerate() {
-            for column in 0..width {
-                let sum = &mut sums[row * width + column];
-                *sum = eval::binary(op, dtype, *sum, terms[i * width + column]);
-            }
-        }
-        View::from_values(dtype, sizes, &sums)
-    };
-    let meta = acc.meta();
-    Ok(vec![result.laid(&clone_strides(&meta.sizes, &meta.strides))])
 }
 
 #[cfg(test)]

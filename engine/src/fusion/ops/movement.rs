@@ -82,6 +82,10 @@ pub enum Form {
     Sort,
     /// `x` with elements of `src` where `index` says.
     Scatter,
+    /// `acc` with rows of `value` added where `index` says.
+    Put,
+    /// The same where `index` ascends, and `order` says which row of `value` each is.
+    PutSorted,
     /// Of each place along `dim` the last position along it at which `index` holds it.
     Last,
     /// The first of the elements of `x` along `dim` in order, and their positions.

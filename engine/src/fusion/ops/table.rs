@@ -16,6 +16,7 @@ const FAMILIES: &[&[OpRow]] = &[
     super::reshape::ROWS,
     super::resize::ROWS,
     super::index::ROWS,
+    super::index::accumulate::ROWS,
     super::index::put::ROWS,
     super::embedding::ROWS,
     super::factory::ROWS,

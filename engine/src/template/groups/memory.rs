@@ -5,7 +5,6 @@ use super::super::walk::{self, Placed};
 use super::super::{Output, Template};
 use super::{DEPTH, Groups, SIDE, THREADS};
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::{Operand, TensorId};
 use crate::kernel::{BufId, ExprId, IndexOp, KernelBuilder};
 use crate::lower::Scalars;
 use crate::num::{BinaryOp, DType, TernaryOp};
@@ -71,7 +70,7 @@ impl Memory {
         let mut scalars = Scalars::new(&template.fusion, class);
         let mut given = |b: &mut KernelBuilder, input: usize| {
             let layout = walk::layout(class, input)?;
-            let x = tensor(template, input)?;
+            let x = template.tensor(input)?;
             let (sizes, dtype) = (walk::extents(b, template, &mut scalars, x)?, template.fusion.tensors[x].dtype);
             Ok::<_, Box<Diagnostic>>((walk::strided(b, template, input, layout, &sizes, dtype)?, layout))
         };
@@ -86,7 +85,7 @@ impl Memory {
         let facts = [a_layout.size_facts[0], c_layout.size_facts[rank - 1]];
         let work = template.fusion.tensors[output.tensor].dtype;
         let factor = |input: usize, placed: Placed, layout: &TensorLayout, [across, along]: [usize; 2]| {
-            let dtype = template.fusion.tensors[tensor(template, input)?].dtype;
+            let dtype = template.fusion.tensors[template.tensor(input)?].dtype;
             Ok::<_, Box<Diagnostic>>(factor(placed, layout, dtype, [across, along]))
         };
         Ok(Self {
@@ -130,18 +129,11 @@ impl Memory {
     }
 }
 
-fn tensor(template: &Template, input: usize) -> Result<TensorId> {
-    match template.fusion.inputs[input] {
-        Operand::Tensor(tensor) => Ok(tensor),
-        Operand::Scalar(_) => Err(Diagnostic::bug("groups are of tensors")),
-    }
-}
-
 fn factor(placed: Placed, layout: &TensorLayout, dtype: DType, [across, along]: [usize; 2]) -> Factor {
     let is_along = layout.order.last().is_some_and(|own| own.axis == along);
     let fast = if is_along { along } else { across };
     // More would be in registers, on the way to shared memory, than sums leave.
-    let vector = walk::widest(layout, fast, dtype, MAX_LANES);
+    let vector = walk::widest(layout, &[fast], dtype, MAX_LANES);
     Factor {
         buffer: placed.buffer,
         dtype,

@@ -78,11 +78,8 @@ impl Groups {
 /// The shape for sizes: wide tiles where rows of a group are few, large ones where there are enough of them for all
 /// multiprocessors.
 pub(super) fn shape(template: &Template, device: &DeviceDesc, bindings: &Bindings, groups: Groups) -> Shape {
-    let sizes = |input: usize| match template.fusion.inputs[input] {
-        Operand::Tensor(tensor) => bindings.sizes(&template.fusion, tensor),
-        Operand::Scalar(_) => Vec::new(),
-    };
-    let (left, right, count) = (sizes(groups.left), sizes(groups.right), sizes(groups.offsets).iter().product::<i64>());
+    let [left, right, ends] = [groups.left, groups.right, groups.offsets].map(|input| template.sizes(bindings, input));
+    let count = ends.iter().product::<i64>();
     let (m, n) = (left.first().copied().unwrap_or(1), right.last().copied().unwrap_or(1));
     let is_double = template.fusion.tensors[template.x].dtype == DType::F64;
     let rows = if groups.splits_sums { m } else { m / count.max(1) };

@@ -123,6 +123,7 @@ fn rows_accumulate() {
     let sums = [10.0, 11.0, 12.0, 6.0, 8.0, 10.0];
     let inputs = [table(), index.clone(), value.clone()];
     check_value("%0 = index_put_accumulate %a, %b, %c", &inputs, F32, &[2, 3], &sums);
+    check_steps("%0 = index_put_accumulate %a, %b, %c", &inputs);
     let turned = dense(F32, &[3, 2], &[0.0, 3.0, 1.0, 4.0, 2.0, 5.0]).permuted(&[1, 0]).unwrap();
     let out = result("%0 = index_put_accumulate %a, %b, %c", &[turned, index.clone(), value]);
     assert_eq!((out.strides(), out.to_f64()), (&[1, 2][..], sums.to_vec()));
@@ -136,6 +137,54 @@ fn rows_accumulate() {
         &[table(), index, counting(F32, &[2, 3])],
         "E0204: index_put_accumulate: axis 0 of the value and of the index: 2 and 3 must be equal",
     );
+}
+
+#[test]
+fn rows_accumulate_by_sorted_places() {
+    let statement = "%0 = index_put_sorted %a, %b, %c, %d";
+    let value = dense(F32, &[3, 3], &[1.0, 1.0, 1.0, 10.0, 10.0, 10.0, 2.0, 3.0, 4.0]);
+    let (places, order) = (ints(&[3], &[0.0, 1.0, 1.0]), ints(&[3], &[1.0, 0.0, 2.0]));
+    let sums = [10.0, 11.0, 12.0, 6.0, 8.0, 10.0];
+    let inputs = [table(), places.clone(), order.clone(), value.clone()];
+    check_value(statement, &inputs, F32, &[2, 3], &sums);
+    let falling = [table(), ints(&[3], &[1.0, 0.0, 0.0]), order.clone(), value.clone()];
+    assert_eq!(refusal(statement, &falling), "E0213: index_put_sorted: index[1] is 0, behind 1");
+    let negative = [table(), ints(&[3], &[-1.0, 0.0, 0.0]), order, value.clone()];
+    let message = "E0310: index_put_sorted: index[0] is -1, axis 0 has 2 elements";
+    assert_eq!(refusal(statement, &negative), message);
+    let far = [table(), places.clone(), ints(&[3], &[0.0, 3.0, 0.0]), value.clone()];
+    let message = "E0310: index_put_sorted: index[1] is 3, axis 0 has 3 elements";
+    assert_eq!(refusal(statement, &far), message);
+    check_refused(
+        statement,
+        &[table(), places.clone(), ints(&[2], &[0.0; 2]), value.clone()],
+        "E0204: index_put_sorted: axis 0 of the index and of the order: 3 and 2 must be equal",
+    );
+    check_refused(
+        statement,
+        &[table(), places, ints(&[1, 3], &[0.0; 3]), value],
+        "E0203: index_put_sorted: the order has rank 2, not 1",
+    );
+}
+
+/// Of small numbers, whose sums are exact in any order.
+#[test]
+fn steps_of_accumulated_rows() {
+    crate::property::property(|u| {
+        let dtype = *u.choose(&[F64, F32, F16, BF16, I64, I32, U8])?;
+        let sizes: Vec<i64> =
+            (0..u.int_in_range(1..=3)?).map(|_| u.int_in_range(1..=4)).collect::<arbitrary::Result<_>>()?;
+        let mut of_value = sizes.clone();
+        of_value[0] = u.int_in_range(1..=6)?;
+        let own = *u.choose(&[I64, I32, I8, U8])?;
+        let least = if own == U8 { 0 } else { -sizes[0] };
+        let places = (0..of_value[0]).map(|_| u.int_in_range(least..=sizes[0] - 1));
+        let places = places.collect::<arbitrary::Result<Vec<i64>>>()?;
+        let index = HostTensor::from_i64(own, &of_value[..1], &places).unwrap();
+        let inputs = [strided(u, dtype, &sizes)?, index, strided(u, dtype, &of_value)?];
+        check_steps("%0 = index_put_accumulate %a, %b, %c", &inputs);
+        Ok(())
+    });
 }
 
 #[test]
