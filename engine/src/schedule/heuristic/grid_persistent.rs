@@ -505,9 +505,10 @@ mod tests {
         check("1", &[100, 500_001], "vector 4 batch 25 threads 256x1 teams 26 of 20 4 per_sm aligned");
         check("0", &[4_000_000], "vector 4 batch 16 threads 512x1 teams 1 of 123 2 per_sm");
         // Those of several images, channel by channel.
-        check("0, 2", &[64, 256, 3136], "vector 4 batch 16 threads 256x1 teams 66 of 8 4 per_sm joined");
-        check("0, 2, 3", &[256, 128, 28, 28], "");
-        check("0, 2, 3", &[31, 96, 57, 57], "");
+        check("0, 2", &[64, 256, 3136], "vector 4 batch 25 threads 256x1 teams 66 of 8 4 per_sm joined");
+        check("0, 2, 3", &[256, 128, 28, 28], "vector 4 batch 25 threads 256x1 teams 66 of 8 4 per_sm joined");
+        // At odd places each run is shifted.
+        check("0, 2, 3", &[31, 96, 57, 57], "vector 4 batch 25 threads 256x1 teams 96 of 5 4 per_sm aligned");
     }
 
     #[test]

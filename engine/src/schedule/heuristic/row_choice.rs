@@ -265,8 +265,8 @@ fn tile_cost(cx: &CompileCx<'_>, model: &Model<'_>, shape: &RowShape, tile: RowT
     let idle = (tile.threads * tile.batch - shape.vectors) * each / shape.vectors;
     let bare = model.is_bare();
     let more = (elements - wanted).max(0) / if bare { 2 } else { 1 };
-    // Where rows are only read, nobody stores while others wait for their sums.
-    let least = if model.bytes.written == 0 { wanted } else { wanted / 2 };
+    // Where rows are only read, nobody stores while others wait for their sums; at odd places they compute then.
+    let least = if model.bytes.written == 0 && !shape.shifted { wanted } else { wanted / 2 };
     let fewer = (least - elements).max(0) * (2 + model.tensors / 2);
     let wide = (tile.threads - 8 * WARP).max(0) / if bare { 8 } else { 16 };
     let narrow = (4 * WARP - tile.threads).max(0) / 5;
