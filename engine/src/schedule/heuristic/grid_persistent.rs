@@ -200,17 +200,16 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
     let widest = |tensor: &GlobalTensor| vector.min(MAX_ACCESS_BYTES / tensor.bytes);
     let aligned = full.iter().all(|tensor| tensor.rows_aligned(widest(tensor), fast.len()));
     let length = product(fast);
-    // Columns at odd places are read one by one, by threads beside each other, and runs that are several dimensions in
-    // vectors that they are made of.
-    let vector = if across && !(aligned && divides(vector, length)) { 1 } else { vector };
+    // Columns at odd places are read one by one, by threads beside each other; runs of several dimensions in the widest
+    // vectors that make them up, if any do.
     let fits =
         |vector: i64| divides(vector, length) && full.iter().all(|tensor| tensor.rows_aligned(vector, fast.len()));
-    let mut narrower = std::iter::successors(Some(vector), |vector| (*vector > 1).then_some(vector / 2));
-    let fits_some = (1..=vector.ilog2()).any(|log| fits(1 << log));
-    let vector = if across || fast.len() == 1 || !fits_some {
-        vector
-    } else {
-        narrower.find(|vector| fits(*vector)).unwrap_or(1)
+    let mut narrower = std::iter::successors(Some(vector), |vector| Some(vector / 2)).take_while(|vector| *vector > 1);
+    let vector = match (across, fast.len()) {
+        (true, _) if aligned && divides(vector, length) => vector,
+        (true, _) => 1,
+        (false, 1) => vector,
+        (false, _) => narrower.find(|vector| fits(*vector)).unwrap_or(vector),
     };
     if across && vector == 1 && length < 2 * LEAST_SINGLE {
         return refused("few columns start at odd places");
