@@ -51,7 +51,7 @@ pub fn longest_row(device: &DeviceDesc) -> i64 {
 
 /// Bytes of an access of which many are as fast as wider ones, and of these the numbers in a row for which that holds.
 const LEAST_ACCESS: i64 = 8;
-const NARROW: std::ops::Range<i64> = 128..512;
+const ACCESSES_OF_HALF: std::ops::Range<i64> = 128..512;
 
 /// Elements by which a row may start behind a multiple of the widest vector.
 const MAX_SHIFT: i64 = 15;
@@ -64,7 +64,7 @@ pub(super) struct NormParams {
     /// Reduced dimensions, slowest first.
     reduced: Vec<AxisId>,
     /// How many of the reduced dimensions are outside of those that vectors are cut from: with them rows are no run.
-    apart: usize,
+    outside: usize,
     vector: i64,
     align: Option<TvId>,
     exact_vector: bool,
@@ -118,7 +118,7 @@ struct Rows {
     kept: Vec<AxisId>,
     reduced: Vec<AxisId>,
     /// How many of the reduced dimensions are outside of the run that vectors are cut from, if that is not all of a row.
-    apart: usize,
+    outside: usize,
     /// The tensor whose vectors set the shift, where rows start at odd places.
     align: Option<TvId>,
     shape: RowShape,
@@ -141,7 +141,8 @@ fn rows_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Rows> {
     let groups = collapse(summary, &reduced);
     let run = groups.last().map_or(&[][..], |run| run);
     let is_run = groups.len() <= 1;
-    let mut vector = vector_width(summary, runs);
+    let widest = vector_width(summary, runs);
+    let mut vector = widest;
     while vector > 1 && row < 2 * vector {
         vector /= 2;
     }
@@ -150,10 +151,10 @@ fn rows_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Rows> {
     let starts_aligned =
         |vector: i64| summary.globals.iter().filter(|tensor| full(tensor)).all(|t| t.rows_aligned(vector, run.len()));
     // In rows of few warps aligned accesses of half the width take less than those that are shifted into place.
-    let bytes = MAX_ACCESS_BYTES / vector_width(summary, runs);
-    let is_wide = |vector: i64| vector * bytes >= LEAST_ACCESS && NARROW.contains(&(row / vector.max(1)));
-    if is_wide(vector / 2) && !starts_aligned(vector) && starts_aligned(vector / 2) {
-        vector /= 2;
+    let half = vector / 2;
+    let pays = half * (MAX_ACCESS_BYTES / widest) >= LEAST_ACCESS && ACCESSES_OF_HALF.contains(&(row / half.max(1)));
+    if pays && !starts_aligned(vector) && starts_aligned(half) {
+        vector = half;
     }
     let mut align = None;
     match summary.largest(full) {
@@ -168,22 +169,22 @@ fn rows_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Rows> {
         None if is_run => {}
         None => vector = 1,
     }
-    let apart = if vector > 1 { reduced.len() - run.len() } else { 0 };
+    let outside = if vector > 1 { reduced.len() - run.len() } else { 0 };
     let vectors = ceil_div(row + if align.is_some() { vector - 1 } else { 0 }, vector).max(1);
     let rows = product(&kept);
     let (has_rows, shifted) = (!kept.is_empty(), align.is_some());
     let of_sums = work_of_sums(scheduled, &reduced);
-    let shape = RowShape { row, vectors, vector, rows, has_rows, shifted, is_apart: apart > 0, of_sums };
+    let shape = RowShape { row, vectors, vector, rows, has_rows, shifted, in_runs: outside > 0, of_sums };
     if tiles(cx, &shape).is_empty() {
         return Err(too_long(row, MAX_PER_THREAD * i64::from(cx.device.max_threads_per_block)));
     }
-    Ok(Rows { order, kept, reduced, apart, align, shape })
+    Ok(Rows { order, kept, reduced, outside, align, shape })
 }
 
 /// Chooses for the given sizes.
 fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<NormParams> {
     let summary = problem.summary;
-    let Rows { order, kept, reduced, apart, align, shape } = rows_of(problem, scheduled)?;
+    let Rows { order, kept, reduced, outside, align, shape } = rows_of(problem, scheduled)?;
     let model = model(problem, &shape)?;
     let choice = choose_rows(problem.cx, &model, &shape)
         .ok_or_else(|| Diagnostic::bug("rows that a block can hold, and no way to hold them"))?;
@@ -197,7 +198,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<NormPara
         row_loop,
         kept,
         reduced,
-        apart,
+        outside,
         vector,
         align,
         exact_vector,
@@ -278,7 +279,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &No
             }
         }
     }
-    let (outside, run) = params.reduced.split_at(params.apart);
+    let (outside, run) = params.reduced.split_at(params.outside);
     let Some(run) = merge_all(builder, run)? else {
         return Err(Diagnostic::bug("a normalisation without a reduced axis"));
     };

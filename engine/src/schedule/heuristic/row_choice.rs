@@ -56,7 +56,7 @@ const TIGHT: i64 = 8;
 const TIGHT_AHEAD: i64 = 4;
 
 /// What idle threads and vectors cost ([`IDLE_COST`]) of rows that are several runs.
-const IDLE_COST_APART: i64 = 3 * IDLE_COST;
+const IDLE_COST_IN_RUNS: i64 = 3 * IDLE_COST;
 
 /// Elements of a row beyond which it pays to load a single parameter once for many rows.
 const LONG_ROW: i64 = 8192;
@@ -76,7 +76,7 @@ pub(super) struct RowShape {
     /// Whether rows start at odd places.
     pub(super) shifted: bool,
     /// Whether a row is several runs of memory, so that each vector takes a division.
-    pub(super) is_apart: bool,
+    pub(super) in_runs: bool,
     /// Instructions, about, for what is computed of the sums of a row.
     pub(super) of_sums: i64,
 }
@@ -261,7 +261,7 @@ fn few_threads_cost(model: &Model<'_>, holding: Holding, threads: i64) -> i64 {
 fn tile_cost(cx: &CompileCx<'_>, model: &Model<'_>, shape: &RowShape, tile: RowTile) -> i64 {
     let wanted = tuned(cx.options, "norm.per_thread", 32);
     let elements = tile.batch * shape.vector;
-    let each = if shape.is_apart { IDLE_COST_APART } else { IDLE_COST };
+    let each = if shape.in_runs { IDLE_COST_IN_RUNS } else { IDLE_COST };
     let idle = (tile.threads * tile.batch - shape.vectors) * each / shape.vectors;
     let bare = model.is_bare();
     let more = (elements - wanted).max(0) / if bare { 2 } else { 1 };

@@ -104,7 +104,8 @@ impl<'a> Adder<'a> {
         let one = b.int(1);
         let last = b.exprs().sub(end, one);
         // Which rows these are is known of all before one is read.
-        let from = [0, 1, 2, 3].map(|i: i64| {
+        let from = std::array::from_fn::<_, { ROWS as usize }, _>(|i| {
+            let i = i as i64;
             let ahead = b.int(i * i64::from(self.shape.parts));
             let own = b.exprs().add(position, ahead);
             let own = b.exprs().add(own, self.part);
