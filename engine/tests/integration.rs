@@ -30,4 +30,5 @@ mod schedule_steps;
 mod segments;
 mod shapes;
 mod source;
+mod templates;
 mod texts;
