@@ -190,7 +190,7 @@ fn one_after_another(n: usize) -> Fusion {
 
 #[test]
 fn turns_in_straight_code() {
-    check_turns(&side_by_side(0, &["f32"; 5]), [40, 48], true);
+    check_turns(&side_by_side(0, &["f32"; 5]), [40, 64], true);
     check_turns(&side_by_side(1, &["f32"; 5]), [7, 777], true);
     check_turns(&side_by_side(1, &["f32", "f64", "i64", "f32", "f64", "i64", "f32"]), [3, 777], false);
 }

@@ -5,9 +5,10 @@
 //! lowering, which made the indices. An access that it cannot prove is not
 //! wrong for that; one whose index can never be in range is.
 
-use super::ir::{Access, Block, Kernel, Space, Stmt, StmtKind};
+use super::ir::{Access, Block, Expr, ExprId, Kernel, Space, Stmt, StmtKind};
 use super::print::print_stmt;
 use super::ranges::{Range, Ranges};
+use crate::num::BinaryOp;
 
 /// What the checker found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +19,18 @@ pub struct BoundsReport {
     pub open: Vec<String>,
     /// Accesses whose index is never in range.
     pub outside: Vec<String>,
+}
+
+impl BoundsReport {
+    /// Adds what was found of the same statements in two cases that together are all: proven is what is proven in both.
+    fn add_cases(&mut self, first: Self, second: Self) {
+        self.proven += first.proven.min(second.proven);
+        for case in [first, second] {
+            let found = case.open.into_iter().chain(case.outside);
+            let new: Vec<String> = found.filter(|access| !self.open.contains(access)).collect();
+            self.open.extend(new);
+        }
+    }
 }
 
 /// Checks all accesses to buffers of constant length.
@@ -74,14 +87,42 @@ impl Checker<'_> {
                 self.block(body);
             }
             StmtKind::If { condition, ref then, ref otherwise } => {
-                for (block, holds) in [(then, true), (otherwise, false)] {
-                    let mark = self.ranges.assume(condition, holds);
-                    self.block(block);
-                    self.ranges.forget(mark);
+                match self.alternatives(condition) {
+                    Some([first, second]) => {
+                        let first = self.case(then, &[(condition, true), (first, true)]);
+                        let second = self.case(then, &[(condition, true), (second, true)]);
+                        self.report.add_cases(first, second);
+                    }
+                    None => self.under(then, &[(condition, true)]),
                 }
+                self.under(otherwise, &[(condition, false)]);
             }
             StmtKind::Shuffle { .. } | StmtKind::Random { .. } | StmtKind::Sync(_) | StmtKind::Fence(_) => {}
             StmtKind::CommitGroup | StmtKind::WaitGroup { .. } => {}
+        }
+    }
+
+    /// A block where conditions hold, or do not.
+    fn under(&mut self, block: &Block, conditions: &[(ExprId, bool)]) {
+        let marks: Vec<usize> =
+            conditions.iter().map(|(condition, holds)| self.ranges.assume(*condition, *holds)).collect();
+        self.block(block);
+        marks.into_iter().rev().for_each(|mark| self.ranges.forget(mark));
+    }
+
+    /// What is found there alone.
+    fn case(&mut self, block: &Block, conditions: &[(ExprId, bool)]) -> BoundsReport {
+        let before = std::mem::take(&mut self.report);
+        self.under(block, conditions);
+        std::mem::replace(&mut self.report, before)
+    }
+
+    /// The two of which one holds where a condition does, if some part of it says so.
+    fn alternatives(&self, condition: ExprId) -> Option<[ExprId; 2]> {
+        match self.kernel.exprs[condition].expr {
+            Expr::Binary(BinaryOp::LogicalOr, a, b) => Some([a, b]),
+            Expr::Binary(BinaryOp::LogicalAnd, a, b) => self.alternatives(a).or_else(|| self.alternatives(b)),
+            _ => None,
         }
     }
 
@@ -112,8 +153,8 @@ impl Checker<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::{Dim, ExprId, IndexOp, KernelBuilder, Unroll};
-    use crate::num::{BinaryOp, DType, Value};
+    use crate::kernel::{Dim, IndexOp, KernelBuilder, Unroll};
+    use crate::num::{DType, Value};
 
     /// Stores to element `index` of a shared array of 64 in blocks of 128 threads.
     fn check(
@@ -174,6 +215,29 @@ mod tests {
             let small = b.exprs().lt(x, limit);
             b.if_(never, |b| b.if_(small, |b| store(b, x)));
         });
+    }
+
+    #[test]
+    fn of_two_conditions_either_proves_its_case() {
+        // Elements 4 u + x, where the last of the rounds has two: u is 0 to 15, x 0 to 127.
+        let place = |last: i64| {
+            move |b: &mut KernelBuilder, store: &dyn Fn(&mut KernelBuilder, ExprId)| {
+                let (zero, rounds, four) = (b.int(0), b.int(16), b.int(4));
+                b.for_("u", (zero, rounds, 1), Unroll::Full, |b, u| {
+                    let (x, full, rest) = (b.exprs().thread_idx(Dim::X), b.int(15), b.int(last));
+                    let part = b.exprs().rem(x, four);
+                    let before = b.exprs().lt(u, full);
+                    let within = b.exprs().lt(part, rest);
+                    let inside = b.exprs().binary(BinaryOp::LogicalOr, before, within);
+                    let start = b.exprs().mul(u, four);
+                    let (index, two) = (b.exprs().add(start, part), b.int(2));
+                    let index = b.exprs().add(index, two);
+                    b.if_(inside, |b| store(b, index));
+                });
+            }
+        };
+        check((1, 0, 0), place(2));
+        check((0, 1, 0), place(3));
     }
 
     #[test]

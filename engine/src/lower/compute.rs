@@ -62,6 +62,40 @@ impl<'a> Lowering<'a> {
     /// Computes one element of a tensor, all of whose loops are open.
     pub(super) fn emit_compute(&mut self, tv: TvId) -> Result<()> {
         let op = self.op_of(tv)?;
+        let terms = self.copy_terms(tv)?;
+        let inside = self.conjunction(&terms);
+        if self.b.exprs().as_bool(inside) == Some(true) {
+            return self.emit_value(tv, op);
+        }
+        // Outside of a tile there is nothing to read, and no place to write to.
+        let (array, is_tile) = (self.local_array(tv)?, self.scheduled.tensors[tv].tile.is_some());
+        let index = self.array_index(tv)?;
+        self.values.set(tv, None);
+        self.emit_either(
+            (Some(tv), "compute"),
+            inside,
+            |l| {
+                let value = l.value_of(tv, op)?;
+                l.b.store(array, index, value);
+                Ok(())
+            },
+            |l| {
+                if !is_tile {
+                    let value = l.outside_value(tv);
+                    l.b.store(array, index, value);
+                }
+                Ok(())
+            },
+        )?;
+        if self.facts.is_single(tv) {
+            let name = identifier(&self.scheduled.tensors[tv].name);
+            let value = self.b.load(name, array, index);
+            self.values.set(tv, Some(value));
+        }
+        Ok(())
+    }
+
+    fn emit_value(&mut self, tv: TvId, op: &TvOp) -> Result<()> {
         let value = match op.compute {
             Compute::Random(_) => self.random_value(tv)?,
             _ => self.value_of(tv, op)?,

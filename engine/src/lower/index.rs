@@ -27,7 +27,7 @@ use crate::axes::{AxisRef, Offset};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{Expr, ExprId, IndexOp};
 use crate::num::BinaryOp;
-use crate::schedule::{AxisId, RowShift, ShiftId, TensorLayout, TvId, Xform};
+use crate::schedule::{AxisId, ParallelType, RowShift, ShiftId, TensorLayout, TvId, Xform};
 use smallvec::SmallVec;
 
 /// Axes from which a search came.
@@ -52,15 +52,36 @@ impl Lowering<'_> {
     }
 
     /// Tests what is not known of an index: that it is one of the axis.
-    fn test_inside(&mut self, axis: AxisId, bound: Bound, terms: &mut Vec<ExprId>) -> Result<()> {
+    pub(super) fn test_inside(&mut self, axis: AxisId, bound: Bound, terms: &mut Vec<ExprId>) -> Result<()> {
         if bound.below {
             self.test_not_negative(bound.index, terms);
         }
         if bound.overflows {
-            let extent = self.extent(axis)?;
-            self.test_below(bound.index, extent, terms);
+            match self.last_part(axis).filter(|part| part.is_unrolled) {
+                Some(part) => self.add_term(part.inside, terms),
+                None => {
+                    let extent = self.extent(axis)?;
+                    self.test_below(bound.index, extent, terms);
+                }
+            }
         }
         Ok(())
+    }
+
+    /// That an index `o * f + i` of `n` is inside, of which all but the last of the parts are full, all being numbers: `o < n / f` or
+    /// `i < n % f`.
+    pub(super) fn last_part(&mut self, axis: AxisId) -> Option<LastPart> {
+        let Some(Xform::Split { outer, inner, .. }) = self.way(axis) else { return None };
+        let [size, parts, factor] = [axis, outer, inner].map(|axis| self.scheduled.axes.constant_extent(axis));
+        let ((Some(size), Some(parts)), Some(factor)) = ((size, parts), factor) else { return None };
+        let (number, part) = (self.bound[outer]?, self.bound[inner]?);
+        if number.overflows || part.overflows || size % factor == 0 || parts != size / factor + 1 {
+            return None;
+        }
+        let [full, rest] = [size / factor, size % factor].map(|n| self.b.int(n));
+        let (before, within) = (self.b.exprs().lt(number.index, full), self.b.exprs().lt(part.index, rest));
+        let inside = self.b.exprs().binary(BinaryOp::LogicalOr, before, within);
+        Some(LastPart { inside, is_unrolled: self.scheduled.bindings[outer] == ParallelType::Unroll })
     }
 
     /// `x - y >= 0`; as `x >= y` where `x` is a quotient or a remainder. What is divided may be negative where the
@@ -92,7 +113,7 @@ impl Lowering<'_> {
         self.add_term(term, terms);
     }
 
-    fn add_term(&mut self, term: ExprId, terms: &mut Vec<ExprId>) {
+    pub(super) fn add_term(&mut self, term: ExprId, terms: &mut Vec<ExprId>) {
         if self.b.exprs().as_bool(term) != Some(true) && !terms.contains(&term) {
             terms.push(term);
         }
@@ -101,7 +122,7 @@ impl Lowering<'_> {
     /// The transform that leads from an axis to the loops that are open now; none if one of
     /// them runs over the axis itself, or if none does. Where tensors divide an axis in several
     /// ways, only one of them leads to open loops.
-    fn way(&self, axis: AxisId) -> Option<Xform> {
+    pub(super) fn way(&self, axis: AxisId) -> Option<Xform> {
         if self.bound[axis].is_some() {
             return None;
         }
@@ -171,8 +192,14 @@ impl Lowering<'_> {
         window.filter(|_| !self.is_open(axis)).copied()
     }
 
-    fn resolve(&mut self, axis: AxisId, terms: &mut Vec<ExprId>) -> Result<Bound> {
+    pub(super) fn resolve(&mut self, axis: AxisId, terms: &mut Vec<ExprId>) -> Result<Bound> {
         if let Some(Xform::Window { input, outer, step, left, shift, .. }) = self.window_of(axis) {
+            if left == 0
+                && shift.is_none()
+                && let Some(part) = self.part_of_window(input, outer, step, terms)?
+            {
+                return Ok(part);
+            }
             let whole = self.resolve(input, terms)?.index;
             let on = self.window_offset(input, left, shift)?;
             let place = self.b.exprs().add(whole, on);
@@ -242,6 +269,29 @@ impl Lowering<'_> {
                 Ok(Bound { index, overflows, below: cut.below || !left.sign.is_not_positive() })
             }
         }
+    }
+
+    /// Of a merge `a = c * n + b` in the window from `o * step` on, where loops take `c = o * f + i` apart and `f n = step`: the index
+    /// `i * n + b` in the window, whatever `o` is.
+    fn part_of_window(
+        &mut self,
+        merged: AxisId,
+        number: AxisId,
+        step: i64,
+        terms: &mut Vec<ExprId>,
+    ) -> Result<Option<Bound>> {
+        let Some(Xform::Merge { outer, inner, .. }) = self.made_by(merged) else { return Ok(None) };
+        let Some(Xform::Split { outer: own, inner: line, .. }) = self.way(outer) else { return Ok(None) };
+        let lines = self.scheduled.axes.constant_extent(line);
+        let extent = self.extent(inner)?;
+        let each = self.b.exprs().as_int(extent);
+        if own != number || lines.zip(each).and_then(|(lines, each)| lines.checked_mul(each)) != Some(step) {
+            return Ok(None);
+        }
+        let (line, part) = (self.resolve(line, terms)?, self.resolve(inner, terms)?);
+        self.test_inside(inner, part, terms)?;
+        let start = self.b.exprs().mul(line.index, extent);
+        Ok(Some(Bound::inside(self.b.exprs().add(start, part.index))))
     }
 
     /// Of a merged axis `a = o * step + i` whose inner dimension has `n` indices, where `n` divides `step`: `o * (step / n)` and `i`.
@@ -499,35 +549,57 @@ impl Lowering<'_> {
             let dense = memory_axis.dense;
             if let AxisRef::Indirect(axis) = axes[memory_axis.axis] {
                 let found = self.found(axis)?;
-                runs.push(Run { axis: None, found: Some(found), dense, stride });
+                runs.push(Run { axis: None, found: Some(found), dense, stride, is_padded: false });
                 continue;
             }
             if without.contains(&axis) {
-                runs.push(Run { axis: None, found: None, dense, stride });
+                runs.push(Run { axis: None, found: None, dense, stride, is_padded: false });
                 continue;
             }
-            runs.push(Run { axis: Some(axis), found: None, dense, stride });
-            self.join_runs(&mut runs);
+            runs.push(Run { axis: Some(axis), found: None, dense, stride, is_padded: false });
+            self.join_runs(&mut runs)?;
         }
         runs.reverse();
         Ok(runs)
     }
 
-    /// Joins the two outermost runs while the schedule merged exactly their axes.
-    fn join_runs(&self, runs: &mut Vec<Run>) {
+    /// Joins the two outermost runs while the schedule merged exactly their axes, or part of the outer one with the inner.
+    fn join_runs(&mut self, runs: &mut Vec<Run>) -> Result<()> {
         while let [.., inner, outer] = runs[..] {
             if !outer.dense {
-                return;
+                return Ok(());
             }
-            let (Some(outer_axis), Some(inner_axis)) = (outer.axis, inner.axis) else { return };
-            let joined = match self.way(outer_axis) {
-                Some(Xform::Merge { outer, inner, output }) if outer == outer_axis && inner == inner_axis => output,
-                _ => return,
+            let (Some(outer_axis), Some(inner_axis), false) = (outer.axis, inner.axis, inner.is_padded) else {
+                return Ok(());
+            };
+            let part = match self.way(outer_axis) {
+                Some(Xform::Split { inner, .. }) => inner,
+                _ => outer_axis,
+            };
+            let joined = match self.way(part) {
+                Some(Xform::Merge { outer, inner, output }) if outer == part && inner == inner_axis => output,
+                _ => return Ok(()),
             };
             runs.truncate(runs.len() - 2);
-            runs.push(Run { axis: Some(joined), found: None, dense: inner.dense, stride: inner.stride });
+            runs.push(Run { axis: Some(joined), ..inner });
+            if let Some(Xform::Split { outer: number, inner: part, exact, .. }) = self.way(outer_axis) {
+                // Of `a = o * f + i` only `i` is merged with what is inside: `o` moves on by `f` times as much.
+                let factor = self.extent(part)?;
+                let stride = self.b.exprs().mul(outer.stride, factor);
+                runs.push(Run { axis: Some(number), stride, is_padded: !exact, ..outer });
+                break;
+            }
         }
+        Ok(())
     }
+}
+
+/// A part of an axis of which the last one is not full.
+pub(super) struct LastPart {
+    /// The test of an index.
+    pub(super) inside: ExprId,
+    /// Whether the loop over parts is unrolled: then only its last iteration has a test.
+    is_unrolled: bool,
 }
 
 /// Memory axes that one index walks.
@@ -541,4 +613,6 @@ struct Run {
     dense: bool,
     /// Elements from one index to the next.
     stride: ExprId,
+    /// Whether its indices number parts of which the last one is not full: what lies around it is no multiple of them.
+    is_padded: bool,
 }

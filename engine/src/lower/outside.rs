@@ -141,6 +141,11 @@ impl Facts<'_> {
         known[from].map(|outside| outside.value) == Some(eval::reduce_identity(*op, data.dtype))
     }
 
+    fn is_filled_tile(&self, tv: TvId) -> bool {
+        let data = &self.scheduled.tensors[tv];
+        data.tile.is_some() && !data.is_ring()
+    }
+
     /// The value of every tensor where an index of `roots` is outside: each from
     /// its operands', in one pass.
     fn outside_values(&self, order: &[TvId], roots: &BTreeSet<AxisId>, fill: Option<ReduceOp>) -> OutsideValues {
@@ -172,6 +177,8 @@ impl Facts<'_> {
                 let covers = roots.iter().all(|root| data.has_root(*root));
                 covers.then(|| Known::certain(fill_value(data.dtype, fill)))
             }
+            // Who reads a tile may read elements of another row there.
+            (Compute::Copy, [TvOperand::Tv(from)]) if self.is_filled_tile(*from) => None,
             (Compute::Copy, [a]) => operand(a),
             (Compute::Cast, [a]) => {
                 let from = match a {

@@ -5,9 +5,10 @@
 //! accesses. Where a barrier stands between writes and reads, `sync` has decided.
 
 use super::context::Lowering;
+use super::vector::lanes_of;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{CacheHint, ExprId, MAX_ACCESS_BYTES};
-use crate::schedule::{AxisId, Columns, Loop, Memory, TvId};
+use crate::schedule::{AxisId, Columns, Loop, Memory, TvId, Xform};
 
 impl Lowering<'_> {
     /// The element of a tile in the open loops: `outer * n + column` over its axes.
@@ -28,6 +29,77 @@ impl Lowering<'_> {
             index = self.b.exprs().add(index, position);
         }
         Ok(index)
+    }
+
+    /// The terms under which an element of a tile is one in the open loops: what is behind the last part of a split is outside.
+    /// Whose loops run over something of which the tile's axes are made may read beyond that, where elements of others are, which
+    /// nobody uses; who writes must not.
+    pub(super) fn tile_terms(&mut self, tv: TvId, writes: bool) -> Result<Vec<ExprId>> {
+        let Some(tile) = self.scheduled.tensors[tv].tile.clone() else { return Ok(Vec::new()) };
+        let mut terms = Vec::new();
+        for axis in tile.axes {
+            if self.is_open(axis) {
+                self.test_parts(axis, &mut terms)?;
+            } else if writes {
+                self.test_last_parts(axis, &mut terms);
+            }
+        }
+        Ok(terms)
+    }
+
+    /// Tests of the parts that loops make of an axis, where these may be behind the last one.
+    fn test_parts(&mut self, axis: AxisId, terms: &mut Vec<ExprId>) -> Result<()> {
+        if let Some(Xform::Split { outer, inner, exact: true, .. }) = self.way(axis) {
+            self.test_parts(inner, terms)?;
+            return self.test_parts(outer, terms);
+        }
+        let found = self.resolve(axis, terms)?;
+        self.test_inside(axis, found, terms)
+    }
+
+    /// Tests of what is merged inside of an axis, or of one of which it has windows, where that may be behind its last part.
+    fn test_last_parts(&mut self, axis: AxisId, terms: &mut Vec<ExprId>) {
+        let mut open = vec![axis];
+        while let Some(axis) = open.pop() {
+            let made: Vec<Xform> = self.scheduled.axes.defs(axis).copied().collect();
+            for xform in made {
+                match xform {
+                    Xform::Window { input, .. } => open.push(input),
+                    Xform::Merge { outer, inner, .. } => {
+                        self.test_last_part(inner, terms);
+                        open.push(outer);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The test of an axis, or of its only part.
+    fn test_last_part(&mut self, mut axis: AxisId, terms: &mut Vec<ExprId>) {
+        loop {
+            if let Some(part) = self.last_part(axis) {
+                self.add_term(part.inside, terms);
+            }
+            match self.way(axis) {
+                Some(Xform::Split { outer, inner, exact: true, .. })
+                    if self.scheduled.axes.constant_extent(outer) == Some(1) =>
+                {
+                    axis = inner;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// The same for a copy into a tile or from one.
+    pub(super) fn copy_terms(&mut self, tv: TvId) -> Result<Vec<ExprId>> {
+        let mut terms = self.tile_terms(tv, true)?;
+        for from in self.scheduled.producers(tv) {
+            let read = self.tile_terms(from, false)?;
+            read.into_iter().for_each(|term| self.add_term(term, &mut terms));
+        }
+        Ok(terms)
     }
 
     /// Where in its row the element at an index lies, of so many bytes. See [`Columns`].
@@ -66,19 +138,46 @@ impl Lowering<'_> {
             return Ok(false);
         }
         let Some(places) = self.chunk_places(tiled, own.axis, (lanes, chunk))? else { return Ok(false) };
-        self.with_leaf(own.axis, zero, |lowering| {
-            let tile = lowering.local_array(tiled)?;
-            let (array, start) = (lowering.local_array(local)?, lowering.array_index(local)?);
-            lowering.origin(tv, "tile");
-            for (first, place) in (0..lanes).step_by(chunk as usize).zip(places) {
-                let first = lowering.b.int(first);
-                let at = lowering.b.exprs().add(start, first);
-                let (to, from) = if writes { ((tile, place), (array, at)) } else { ((array, at), (tile, place)) };
-                lowering.b.mov(to, from, chunk as u32, CacheHint::Default);
-            }
+        let (end, mut last) = (self.b.int(lanes - 1), Vec::new());
+        self.with_leaf(own.axis, end, |lowering| {
+            last = lowering.tile_terms(tiled, writes)?;
             Ok(())
         })?;
+        self.with_leaf(own.axis, zero, |lowering| {
+            let first = lowering.tile_terms(tiled, writes)?;
+            let terms = lowering.range_terms(&first, &last);
+            let inside = lowering.conjunction(&terms);
+            let tile = lowering.local_array(tiled)?;
+            let (array, start) = (lowering.local_array(local)?, lowering.array_index(local)?);
+            lowering.emit_either(
+                (Some(tv), "tile"),
+                inside,
+                |lowering| {
+                    lowering.origin(tv, "tile");
+                    for (first, place) in (0..lanes).step_by(chunk as usize).zip(places) {
+                        let first = lowering.b.int(first);
+                        let at = lowering.b.exprs().add(start, first);
+                        let (to, from) =
+                            if writes { ((tile, place), (array, at)) } else { ((array, at), (tile, place)) };
+                        lowering.b.mov(to, from, chunk as u32, CacheHint::Default);
+                    }
+                    Ok(())
+                },
+                |lowering| if writes { Ok(()) } else { lowering.emit_outside(tv, lanes_of(own.axis)) },
+            )
+        })?;
         Ok(true)
+    }
+
+    /// What registers hold outside of a tile, in all lanes of a loop.
+    fn emit_outside(&mut self, tv: TvId, own: Loop) -> Result<()> {
+        let value = self.outside_value(tv);
+        self.emit_loop(own, |lowering| {
+            lowering.origin(tv, "tile");
+            let (array, index) = (lowering.local_array(tv)?, lowering.array_index(tv)?);
+            lowering.b.store(array, index, value);
+            Ok(())
+        })
     }
 
     /// Where in shared memory the accesses begin that together move all lanes of a loop, if each

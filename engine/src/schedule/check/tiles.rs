@@ -7,6 +7,16 @@ use crate::diag::{Result, code};
 use crate::schedule::ir::{Loop, Memory, Tile, TvId};
 use std::collections::BTreeSet;
 
+/// What lowering tests of an element of a tile before it is touched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tested {
+    Nothing,
+    /// That parts of the tile's own axes are not behind the last one.
+    Parts,
+    /// All that leads there.
+    All,
+}
+
 impl Check<'_> {
     /// A tile holds the tensor's elements of a block, and is written by all of its threads.
     pub(super) fn tile(&self, tv: TvId) -> Result<()> {
@@ -118,10 +128,11 @@ impl Check<'_> {
     /// The loops of a tensor give each axis of a tile an index that is inside.
     fn leads_to(&self, tv: TvId, tile: &Tile, tiled: TvId) -> Result<()> {
         let derivation = Derivation::new(&self.scheduled.axes, self.scheduled.tensors[tv].loop_axes());
+        let tested = if tv == tiled { Tested::All } else { Tested::Parts };
         for axis in &tile.axes {
             let refusal = match derivation.is_known(*axis) {
                 false => "give no index to",
-                true if self.may_leave(&derivation, *axis) => "may leave",
+                true if self.may_leave(&derivation, *axis, tested) => "may leave",
                 true => continue,
             };
             let message = format!(
@@ -137,9 +148,9 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Whether the index of an axis may be outside in the loops at hand. Lowering finds indices of
+    /// Whether the index of an axis may be outside in the loops at hand, where nobody tests it. Lowering finds indices of
     /// parts only, so one that derives from what it is a part of counts as well.
-    fn may_leave(&self, derivation: &Derivation, axis: AxisId) -> bool {
+    fn may_leave(&self, derivation: &Derivation, axis: AxisId, tested: Tested) -> bool {
         if let Source::Forward(xform) = derivation.source(axis) {
             let (input, number, step, [least, most]) = match self.scheduled.axes[xform] {
                 Xform::Window { input, outer, inner, step, left, shift } => {
@@ -152,13 +163,13 @@ impl Check<'_> {
                 }
                 _ => return true,
             };
-            let range = self.within_part(derivation, input, number, step);
+            let range = self.within_part(derivation, input, number, step, tested);
             return range.is_none_or(|[low, high]| low < least || high > most);
         }
         derivation.needed(&self.scheduled.axes, [axis]).into_iter().any(|axis| match derivation.source(axis) {
             Source::Loop => false,
             Source::Backward(xform) => match self.scheduled.axes[xform] {
-                Xform::Split { exact, .. } => !exact,
+                Xform::Split { exact, .. } => !exact && tested == Tested::Nothing,
                 Xform::Merge { .. } => false,
                 Xform::Align { .. } | Xform::Resize { .. } | Xform::Window { .. } => true,
             },
@@ -175,7 +186,14 @@ impl Check<'_> {
     ///   `o * step * n` on: of that the quotient;
     /// * a merge `a = c * n + b`: of `c` by `step / n`, and `b` is less than `n`;
     /// * the one part of an axis with a constant size: all of it.
-    fn within_part(&self, derivation: &Derivation, a: AxisId, o: AxisId, step: i64) -> Option<[i64; 2]> {
+    fn within_part(
+        &self,
+        derivation: &Derivation,
+        a: AxisId,
+        o: AxisId,
+        step: i64,
+        tested: Tested,
+    ) -> Option<[i64; 2]> {
         let axes = &self.scheduled.axes;
         let all = [0, step - 1];
         let is_one_part = axes.constant_extent(o) == Some(1) && axes.constant_size(a).is_some_and(|size| size <= step);
@@ -185,19 +203,19 @@ impl Check<'_> {
         match derivation.source(a) {
             Source::Backward(xform) => match axes[xform] {
                 Xform::Split { outer, inner, .. } if outer == o && axes.constant_extent(inner) == Some(step) => {
-                    (!self.may_leave(derivation, inner)).then_some(all)
+                    (!self.may_leave(derivation, inner, Tested::Nothing)).then_some(all)
                 }
                 Xform::Window { outer, inner, step: own, left: 0, shift: None, .. } if outer == o && own == step => {
                     let is_side_by_side = axes.constant_extent(inner) == Some(step);
-                    (is_side_by_side && !self.may_leave(derivation, inner)).then_some(all)
+                    (is_side_by_side && !self.may_leave(derivation, inner, Tested::Nothing)).then_some(all)
                 }
                 Xform::Align { output, vector, .. } => {
-                    let [low, high] = self.within_part(derivation, output, o, step)?;
+                    let [low, high] = self.within_part(derivation, output, o, step, tested)?;
                     Some([low + 1 - vector, high])
                 }
                 Xform::Merge { outer, inner, output } if outer == a => {
                     let n = axes.constant_size(inner)?;
-                    let [low, high] = self.within_part(derivation, output, o, step.checked_mul(n)?)?;
+                    let [low, high] = self.within_part(derivation, output, o, step.checked_mul(n)?, tested)?;
                     // A quotient of what is negative is any number, unless it is a shift.
                     let has_quotient = low >= 0 || n & (n - 1) == 0;
                     has_quotient.then_some([low.div_euclid(n), high.div_euclid(n)])
@@ -207,13 +225,32 @@ impl Check<'_> {
             Source::Forward(xform) => match axes[xform] {
                 Xform::Merge { outer, inner, .. } => {
                     let n = axes.constant_size(inner).filter(|n| *n > 0 && step % n == 0)?;
-                    let [low, high] = self.within_part(derivation, outer, o, step / n)?;
-                    (!self.leaves_size(derivation, inner)).then_some([low * n, high * n + n - 1])
+                    let [low, high] = self.within_part(derivation, outer, o, step / n, tested)?;
+                    let most = self.most_of(derivation, inner, n, tested)?;
+                    Some([low * n, high * n + most])
                 }
                 _ => None,
             },
             Source::Loop | Source::Picked | Source::Unknown => None,
         }
+    }
+
+    /// The greatest index of an axis of size `n`: with a last part that is not full, one that is not less where nobody tests it.
+    fn most_of(&self, derivation: &Derivation, axis: AxisId, n: i64, tested: Tested) -> Option<i64> {
+        if !self.leaves_size(derivation, axis) {
+            return Some(n - 1);
+        }
+        let Source::Backward(xform) = derivation.source(axis) else { return None };
+        let Xform::Split { outer, inner, exact, .. } = self.scheduled.axes[xform] else { return None };
+        if exact && self.scheduled.axes.constant_extent(outer) == Some(1) {
+            return self.most_of(derivation, inner, n, tested);
+        }
+        let [parts, factor] = [outer, inner].map(|part| self.scheduled.axes.constant_extent(part));
+        let (parts, factor) = (parts?, factor?);
+        let is_loop = |part| matches!(derivation.source(part), Source::Loop);
+        let is_tested = tested == Tested::All && n % factor != 0 && parts == n / factor + 1;
+        let most = if is_tested { n - 1 } else { parts.checked_mul(factor)? - 1 };
+        (is_loop(outer) && is_loop(inner)).then_some(most)
     }
 
     /// Whether an axis of a constant size may have an index that is not less: it is no part of
@@ -225,7 +262,9 @@ impl Check<'_> {
             Source::Backward(xform) => match axes[xform] {
                 Xform::Merge { inner, .. } => inner != axis,
                 Xform::Split { outer, inner, exact, .. } => {
-                    !exact || axes.constant_extent(outer) != Some(1) || self.may_leave(derivation, inner)
+                    !exact
+                        || axes.constant_extent(outer) != Some(1)
+                        || self.may_leave(derivation, inner, Tested::Nothing)
                 }
                 _ => true,
             },

@@ -8,7 +8,8 @@ use super::structure::Unscheduled;
 use super::summary::Summary;
 use super::tile::Caching;
 use super::{
-    Sizes, coverage, grid_persistent, heads, images, inner_outer, norm_inner, pointwise, reduction, transpose, tuning,
+    Sizes, coverage, grid_persistent, heads, images, inner_outer, norm_inner, pointwise, reduction, short_rows,
+    transpose, tuning,
 };
 use crate::diag::{Diagnostic, Result, code};
 use crate::options::CompileCx;
@@ -63,6 +64,7 @@ pub(super) enum Params {
     Heads(heads::HeadParams),
     Transpose(Box<transpose::TransposeParams>),
     Pointwise(pointwise::PointwiseParams),
+    ShortRows(Box<short_rows::ShortRowParams>),
     Reduction(reduction::ReductionParams),
     InnerPersistent(norm_inner::NormParams),
     InnerOuter(inner_outer::InnerOuterParams),
@@ -84,6 +86,7 @@ pub struct Decision {
 const HEURISTICS: &[Heuristic] = &[
     transpose::HEURISTIC,
     pointwise::HEURISTIC,
+    short_rows::HEURISTIC,
     reduction::HEURISTIC,
     grid_persistent::HEURISTIC,
     norm_inner::HEURISTIC,
@@ -129,6 +132,10 @@ pub fn schedule(unscheduled: &Unscheduled, decision: &Decision) -> Result<Planne
         }
         Params::Pointwise(params) => {
             pointwise::apply(&mut builder, *caching, params)?;
+            params.to_string()
+        }
+        Params::ShortRows(params) => {
+            short_rows::apply(&mut builder, *caching, params)?;
             params.to_string()
         }
         Params::Reduction(params) => {
@@ -247,6 +254,7 @@ mod tests {
                 "%0 and %1 reduce over different",
                 "%0 and %1 reduce over different",
                 "%0 and %1 reduce over different",
+                "%0 and %1 reduce over different",
                 "no block holds a row",
             ],
         );
@@ -260,6 +268,7 @@ mod tests {
                 "no reduction",
                 "no reduction",
                 "no reduction",
+                "no reduction",
                 "not both reductions",
             ],
         );
@@ -270,6 +279,7 @@ mod tests {
             [
                 "has reductions",
                 "has reductions",
+                "rows of 100000000 elements are few",
                 "varies along the reduced dimensions after",
                 "do not hold a row together",
                 "a row of 100000000 elements",

@@ -61,6 +61,10 @@ const TURN: i64 = 96 << 10;
 const WAIT: i64 = 128 << 10;
 /// More for each block of a team: they count themselves one by one.
 const WAIT_EACH: i64 = 1 << 10;
+/// Vectors of several inputs that a thread moves at once without running short of registers, and hundredths of the time that more
+/// take.
+const MOST_TOGETHER: i64 = 10;
+const CROWDED: i64 = 125;
 /// Elements of the shortest columns and of the longest that are worth it: the more blocks a team has, the more each reads
 /// of what the others have left.
 const SHORTEST_ACROSS: i64 = 17;
@@ -145,6 +149,8 @@ struct Shape {
     /// Bytes of an element that are read, and that are moved.
     read: i64,
     moved: i64,
+    /// Inputs with all dimensions.
+    inputs: i64,
     /// Bytes of a value of each reduction, once more of the first, whose exchange has two copies.
     exchanged: i64,
 }
@@ -230,6 +236,7 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
         kept_extent: product(&kept),
         reduced_extent,
         vectors,
+        inputs: inputs().count() as i64,
         read: inputs().map(|tensor| tensor.bytes).sum(),
         moved: full.iter().map(|tensor| tensor.bytes).sum(),
         exchanged: reductions().sum::<i64>() + reductions().max().unwrap_or(0),
@@ -287,7 +294,8 @@ fn ways_of(device: &DeviceDesc, shape: &Shape, (x, y, per_sm, slow): (i64, i64, 
         let (of_block, of_turn) =
             if team > 1 { (held + team * left, TURN + WAIT + team * WAIT_EACH) } else { (held, TURN) };
         let active = ceil_div(team * teams, i64::from(device.sm_count));
-        let cost = ceil_div(turns, teams).saturating_mul(active * of_block + of_turn) / SLOWEST * slow;
+        let crowded = if shape.inputs > 1 && batch * shape.inputs > MOST_TOGETHER { CROWDED } else { 100 };
+        let cost = ceil_div(turns, teams).saturating_mul(active * of_block + of_turn) / SLOWEST * slow / 100 * crowded;
         ways.push((cost, Way { x, y, batch, team, teams, per_sm }));
     }
     ways

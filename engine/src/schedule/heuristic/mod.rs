@@ -9,6 +9,7 @@
 //! | `transpose` | no reduction, large tensors along two different dimensions | a tile a block, through shared memory |
 //! | `pointwise` | no reduction | 1-D, or 2-D around a break point where broadcasts change |
 //! | `reduction` | reductions over one set of dimensions, nothing after them varies along it | rows of threads (inner), columns (outer); one block or several a result |
+//! | `short_rows` | reductions over many short rows that are no whole vectors | runs of rows through shared memory, a row a few threads |
 //! | `inner_outer` | reductions over rows, and over columns of the same tensors | rows in turn, held; sums of columns in registers, then those of all blocks |
 //! | `grid_persistent` | a value varies along the reduced dimensions after the reduction, and rows are longer than a block holds, or run across memory | a row several blocks, which wait for each other |
 //! | `inner_persistent` | a value varies along the reduced dimensions after the reduction | a row a block, kept in registers |
@@ -27,6 +28,7 @@ mod residency;
 mod row_choice;
 mod shared_tile;
 mod short;
+mod short_rows;
 mod sizes;
 mod structure;
 mod summary;

@@ -35,6 +35,15 @@ const FILLING: f64 = 8192.0;
 /// Elements of a row that blocks serve well.
 const LONG_ROW: i64 = 4096;
 
+/// Vectors that a thread takes of one tensor where rows are taken together.
+const MOST_FOLDED: i64 = 4;
+/// Elements of the largest tensor from which that pays.
+const LEAST_FOLDED: i64 = 1 << 18;
+/// Rows that are taken as one, so many at least, of which blocks take several each.
+const LEAST_STEPS: i64 = 32;
+/// Elements of a row, beside many instructions.
+const LONGEST_FOLDED: i64 = 8192;
+
 /// Tensors that are broadcast to one run of memory, at most.
 const MOST_BROADCAST: usize = 2;
 
@@ -71,6 +80,8 @@ pub(super) struct PointwiseParams {
     outer: Vec<AxisId>,
     /// Inner dimensions.
     inner: Vec<AxisId>,
+    /// Rows that are taken as one, if vectors fit several where they do not fit one.
+    fold: i64,
     /// Elements of a vector.
     vector: i64,
     /// Rows that start at odd places are aligned to this tensor, to so many of its elements.
@@ -102,6 +113,9 @@ impl std::fmt::Display for PointwiseParams {
             self.columns.unroll,
             self.rows.unroll
         )?;
+        if self.fold > 1 {
+            write!(f, " fold {}", self.fold)?;
+        }
         match self.align {
             Some((_, to)) if to != self.vector => write!(f, " aligned to {to}"),
             Some(_) => f.write_str(" aligned"),
@@ -118,6 +132,9 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let mut order: Vec<AxisId> = reference.map(|tensor| tensor.order.clone()).unwrap_or_default();
     order.extend(summary.structure.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
     let groups = collapse(summary, &order);
+    if let Some(params) = folded(problem, scheduled, &order, &groups) {
+        return params;
+    }
     let is_flat = is_flat(summary, &order) && !is_better_by_rows(problem, scheduled, &order);
     let split = if is_flat { 0 } else { break_point(summary, &groups, &extent) };
     let (outer, inner) = (groups[..split].concat(), groups[split..].concat());
@@ -197,7 +214,82 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
         align,
         exact_vector,
         last_alone,
+        fold: 1,
         one_grid_axis: ceil_div(vectors, tile_x) > MAX_GRID_Y || looks_along,
+    }
+}
+
+/// Rows that are no whole vectors, while several together are, of tensors that are one run of memory each: then these are taken as
+/// one row, and what is the same for all rows is read by element, once for all that a thread takes.
+fn folded(
+    problem: &Problem<'_>,
+    scheduled: &ScheduledFusion,
+    order: &[AxisId],
+    groups: &[Vec<AxisId>],
+) -> Option<PointwiseParams> {
+    let &Problem { cx, summary, sizes } = problem;
+    let [outer, inner] = groups else { return None };
+    let product =
+        |roots: &[AxisId]| roots.iter().fold(1i64, |n, root| n.saturating_mul(sizes.extent(scheduled, *root)));
+    let (row, rows) = (product(inner), product(outer));
+    let is_whole = |tensor: &&GlobalTensor| tensor.order.len() == order.len();
+    let whole = || summary.globals.iter().filter(is_whole);
+    let vector = vector_width(summary, |tensor| is_whole(&tensor));
+    let fold = vector >> (row | vector).trailing_zeros();
+    let has_rows = summary.globals.iter().any(|tensor| tensor.elements > 1 && tensor.order == *inner);
+    let is_aligned = whole().all(|tensor| tensor.align % vector == 0);
+    let least = tuned(cx.options, "pointwise.least_folded", LEAST_FOLDED);
+    let is_large = row.saturating_mul(rows) >= least && rows / fold >= LEAST_STEPS.min(least);
+    let work = Work::of(scheduled);
+    if fold == 1 || !is_large || !has_rows || !is_aligned || work.is_random || !is_flat(summary, order) {
+        return None;
+    }
+    let (vectors, steps) = (fold * row / vector, ceil_div(rows, fold));
+    let most = tuned(cx.options, "pointwise.threads", 128);
+    // As many threads as leave few without a vector, in steps that keep kernels few.
+    let x = (ceil_div(ceil_div(vectors, ceil_div(vectors, most)), 8) * 8).min(most);
+    let y = (2 * most / x).max(1);
+    let fill = i64::from(cx.device.sm_count) * i64::from(cx.device.max_threads_per_sm);
+    let wanted = (MOST_FOLDED / whole().filter(|tensor| !tensor.is_output).count().max(1) as i64).max(2);
+    let mut unroll = wanted;
+    while unroll > 1 && vectors.saturating_mul(steps) / unroll < 2 * fill {
+        unroll /= 2;
+    }
+    // Beside many instructions it pays for many rows only.
+    if work.is_heavy && (unroll < wanted || row > LONGEST_FOLDED) && least > 1 {
+        return None;
+    }
+    let unroll = tuned(cx.options, "pointwise.unroll", unroll);
+    (steps >= unroll).then(|| PointwiseParams {
+        outer: outer.clone(),
+        inner: inner.clone(),
+        fold,
+        vector,
+        align: None,
+        columns: Cut { threads: x, unroll: 1, exact: vectors % x == 0 },
+        rows: Cut { threads: y, unroll, exact: rows % (fold * y * unroll) == 0 },
+        exact_vector: true,
+        last_alone: false,
+        one_grid_axis: ceil_div(vectors, x) > MAX_GRID_Y,
+    })
+}
+
+/// What is computed of an element.
+struct Work {
+    /// Whether random numbers are drawn.
+    is_random: bool,
+    /// Whether there are functions of many instructions.
+    is_heavy: bool,
+}
+
+impl Work {
+    fn of(scheduled: &ScheduledFusion) -> Self {
+        let ops = || scheduled.tensors.values().filter_map(|data| data.op.as_ref());
+        let is_heavy = |compute: &Compute| matches!(compute, Compute::Unary(_)) && !is_one_instruction(compute);
+        Self {
+            is_random: ops().any(|op| matches!(op.compute, Compute::Random(_))),
+            is_heavy: ops().any(|op| is_heavy(&op.compute)),
+        }
     }
 }
 
@@ -219,9 +311,7 @@ fn is_flat(summary: &Summary<'_>, order: &[AxisId]) -> bool {
 /// places two tensors, or one beside functions of many instructions; and beside random numbers, wherever rows start.
 fn is_better_by_rows(problem: &Problem<'_>, scheduled: &ScheduledFusion, order: &[AxisId]) -> bool {
     let Some(row) = order.last().map(|last| problem.sizes.extent(scheduled, *last)) else { return false };
-    let ops = || scheduled.tensors.values().filter_map(|data| data.op.as_ref());
-    let is_random = ops().any(|op| matches!(op.compute, Compute::Random(_)));
-    let is_heavy = ops().any(|op| matches!(op.compute, Compute::Unary(_)) && !is_one_instruction(&op.compute));
+    let Work { is_random, is_heavy } = Work::of(scheduled);
     let broadcast =
         problem.summary.globals.iter().filter(|tensor| tensor.elements > 1 && tensor.order.len() < order.len());
     let is_odd = row % vector_width(problem.summary, |tensor| tensor.order.len() == order.len()) != 0;
@@ -330,14 +420,22 @@ fn break_point(summary: &Summary<'_>, groups: &[Vec<AxisId>], extent: &dyn Fn(Ax
     least.map_or(narrow, |least| shorter(least).unwrap_or(least))
 }
 
-/// Cuts the inner axis into vectors: their axis, and the one within a vector.
-fn vectors(builder: &mut ScheduleBuilder, params: &PointwiseParams) -> Result<Option<(AxisId, AxisId)>> {
+/// Cuts the inner axis into vectors: their axis, and the one within a vector. Inner rows may be several that are taken as one.
+fn vectors(
+    builder: &mut ScheduleBuilder,
+    params: &PointwiseParams,
+    folded: Option<AxisId>,
+) -> Result<Option<(AxisId, AxisId)>> {
     if let (true, Some((last, before))) = (params.last_alone, params.inner.split_last()) {
         let (parts, lane) = builder.split(*last, params.vector, true)?;
         let merged = merge_all(builder, &[before, &[parts]].concat())?;
         return Ok(merged.map(|merged| (merged, lane)));
     }
     let Some(inner) = merge_all(builder, &params.inner)? else { return Ok(None) };
+    let inner = match folded {
+        Some(rows) => builder.merge(rows, inner)?,
+        None => inner,
+    };
     let inner = match params.align {
         Some((reference, to)) => builder.align(inner, to, reference, None)?,
         None => inner,
@@ -345,10 +443,17 @@ fn vectors(builder: &mut ScheduleBuilder, params: &PointwiseParams) -> Result<Op
     builder.split(inner, params.vector, params.exact_vector).map(Some)
 }
 
+/// Cuts the outer axis into groups of rows that are taken as one: their axis, and that of the rows of one.
+fn fold_rows(builder: &mut ScheduleBuilder, params: &PointwiseParams) -> Result<Option<(AxisId, AxisId)>> {
+    let Some(rows) = merge_all(builder, &params.outer)? else { return Ok(None) };
+    builder.split(rows, params.fold, params.rows.exact).map(Some)
+}
+
 /// Applies the choices.
 pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &PointwiseParams) -> Result<()> {
     let caches = cache_inputs(builder, caching)?;
-    let Some((vectors, lane)) = vectors(builder, params)? else {
+    let folded = if params.fold > 1 { fold_rows(builder, params)? } else { None };
+    let Some((vectors, lane)) = vectors(builder, params, folded.map(|(_, rows)| rows))? else {
         // Scalars: a fusion without axes runs in one thread.
         return builder.propagate(&[]);
     };
@@ -359,7 +464,11 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Po
     builder.parallelize(lane, ParallelType::Vectorize)?;
     let mut order = Vec::new();
     let mut loops = vec![step, lane];
-    match merge_all(builder, &params.outer)? {
+    let outer = match folded {
+        Some((outer, _)) => Some(outer),
+        None => merge_all(builder, &params.outer)?,
+    };
+    match outer {
         None => {
             builder.parallelize(block, ParallelType::Bidx)?;
             order.push(block);

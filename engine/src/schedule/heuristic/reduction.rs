@@ -16,7 +16,7 @@ use super::residency::REGISTER_BYTES;
 use super::summary::GlobalTensor;
 use super::tile::{
     BlockShape, Caching, IDLE_COST, RowLoop, WARP, bind_rows, block_sizes, cache_inputs, ceil_div, collapse, divides,
-    keep_for_stores, merge_all, next_power_of_two, oddity, row_loop, tuned, vector_width,
+    keep_for_stores, merge_all, next_power_of_two, oddity, power_of_two_below, row_loop, tuned, vector_width,
 };
 use crate::diag::{Diagnostic, Result};
 use crate::options::CompileCx;
@@ -24,6 +24,11 @@ use crate::schedule::{AxisId, Compute, ParallelType, Parts, ScheduleBuilder, Sch
 
 /// Registers of a thread for the sums of its columns.
 const MOST_ACCUMULATORS: i64 = 128;
+
+/// Columns, one by one or in pairs, of which a block has all.
+const MOST_NARROW: i64 = 96;
+/// Vectors of columns for which the same holds.
+const MOST_FEW: i64 = 64;
 
 /// How blocks read columns.
 struct Columns {
@@ -49,6 +54,8 @@ impl Columns {
     const UNALIGNED_MORE: Self = Self { per_sm: [4, 4], bounded: false, ..Self::UNALIGNED };
     /// Element by element, where something is written there beside the sums: threads write beside each other.
     const WRITTEN_SINGLY: Self = Self { widest: WARP, threads: 256, loads: 16, per_sm: [8, 8], bounded: false };
+    /// Few columns whose rows start at odd places: a block has all, and its threads are beside each other over all of its rows.
+    const NARROW: Self = Self { widest: MOST_NARROW, threads: 512, loads: 16, per_sm: [3, 3], bounded: false };
 }
 
 /// Its row of the table.
@@ -156,8 +163,9 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
         align = summary.largest(has_rows).map(|tensor| tensor.tv);
     }
     let is_written = summary.globals.iter().any(|tensor| runs(tensor) && tensor.is_output);
+    let is_narrow = misaligned && !inner && fast_extent <= MOST_NARROW;
     // Pairs, or single elements: few kernels for many sizes.
-    if misaligned && align.is_none() && (inner || is_written) {
+    if misaligned && align.is_none() && (inner || is_written || is_narrow) {
         vector = if vector > 2 && aligned(2) { 2 } else { 1 };
     }
     let padded = fast_extent + if align.is_some() { vector - 1 } else { 0 };
@@ -167,6 +175,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let columns = match (misaligned, is_written) {
         (false, false) => &Columns::ALIGNED,
         (false, true) => &Columns::WRITTEN,
+        _ if is_narrow => &Columns::NARROW,
         (true, true) => &Columns::WRITTEN_SINGLY,
         (true, false) if inputs == 1 && accumulators(scheduled) == 1 => &Columns::UNALIGNED,
         (true, false) => &Columns::UNALIGNED_MORE,
@@ -306,12 +315,25 @@ fn tile_inner(cx: &CompileCx<'_>, work: &Work) -> Tile {
     Tile { threads: BlockShape { x: threads_x, y: threads_y }, unroll, spread }
 }
 
+/// Threads along so many vectors: of few all, in steps that leave few without one and keep kernels few.
+fn columns_of(vectors: i64, widest: i64) -> i64 {
+    let rounded = |step: i64| ceil_div(vectors, step) * step;
+    match vectors {
+        ..=16 => vectors.max(1),
+        17..=MOST_FEW => rounded(4),
+        _ if vectors <= widest => rounded(8),
+        _ => next_power_of_two(vectors).clamp(8, widest.min(WARP)),
+    }
+}
+
 fn tile_outer(cx: &CompileCx<'_>, work: &Work, inputs: i64, columns: &Columns) -> Tile {
     let loads = (columns.loads / next_power_of_two(inputs)).max(1);
-    let threads_x = next_power_of_two(work.vectors).clamp(8, columns.widest);
-    let most_y = tuned(cx.options, "reduction.threads", columns.threads) / threads_x;
+    let threads_x = columns_of(work.vectors, columns.widest);
+    // Threads along rows are combined in halves.
+    let most = tuned(cx.options, "reduction.threads", columns.threads);
+    let most_y = power_of_two_below((most + most / 2) / threads_x).min(most);
     let threads_y = next_power_of_two(work.slow).clamp(1, most_y);
-    let threads_y = if threads_x * threads_y < WARP { WARP / threads_x } else { threads_y };
+    let threads_y = threads_y.max(next_power_of_two(ceil_div(WARP, threads_x)));
     let unroll = tuned(cx.options, "reduction.unroll", loads.min(next_power_of_two(ceil_div(work.slow, threads_y))));
     let blocks = ceil_div(work.vectors, threads_x) * work.kept;
     let places = |per_sm: i64| tuned(cx.options, "reduction.blocks_per_sm", per_sm) * i64::from(cx.device.sm_count);

@@ -41,6 +41,8 @@ pub const SETTINGS: &[Setting] = &[
     setting("norm.per_thread", 1, 64),
     setting("norm.reread", 0, 1),
     setting("norm.threads_per_sm", 0, 2048),
+    // Elements of the largest tensor from which rows are taken together.
+    setting("pointwise.least_folded", 1, 1 << 30),
     setting("pointwise.threads", 1, 1024),
     setting("pointwise.unroll", 1, 16),
     setting("reduction.blocks_per_sm", 0, 32),
@@ -49,6 +51,11 @@ pub const SETTINGS: &[Setting] = &[
     setting("reduction.unroll", 1, 16),
     // Bytes of a block, above which reductions take turns with them.
     setting("shared.room", 0, 1 << 20),
+    // The place among all numbers of threads of a row, the best by the model first; the fewest rows, and the elements of the
+    // longest one.
+    setting("short_rows.choice", 0, 8),
+    setting("short_rows.least", 1, 1 << 30),
+    setting("short_rows.row", 1, 1024),
     // Bytes along the second dimension, and indices of either, from which tiles are used.
     setting("transpose.least_bytes", 0, 1 << 30),
     setting("transpose.least_extent", 1, 1 << 30),

@@ -1,0 +1,324 @@
+//! Reductions over short rows that are no whole vectors, beside whatever else is computed of them.
+//!
+//! Of such rows a thread would read vectors that are shifted into place, or single elements, and most of what it does would be
+//! about the ends of rows. But a number of rows together is one run of memory. So a block moves a run of rows between
+//! memory and a tile in shared memory, by vectors at multiples of their size, and a few threads, or one, take a row from
+//! there, element by element. The length of a row is a constant of the kernel.
+//!
+//! In: fusions in which all tensors with all dimensions are dense, and end with the dimensions that are reduced.
+
+use super::choose::{Heuristic, Params, Problem, Refusal};
+use super::coverage;
+use super::norm_inner::is_cheap;
+use super::recompute::recompute;
+use super::shared_tile::{BANKS_BYTES, MAX_SHARED, WORD_BYTES, pass_input};
+use super::summary::{GlobalTensor, Summary};
+use super::tile::{Caching, WARP, cache_inputs, ceil_div, merge_all, tuned, vector_width};
+use crate::diag::{Diagnostic, Result};
+use crate::schedule::{
+    AxisId, Columns, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId, Windows,
+};
+use std::collections::BTreeSet;
+
+/// Its row of the table.
+pub(super) const HEURISTIC: Heuristic = Heuristic {
+    name: "short_rows",
+    accepts: |problem, scheduled| {
+        coverage::check_plain(scheduled)?;
+        if problem.summary.structure.reduced.is_empty() {
+            return Err(Refusal::Pattern("the fusion has no reduction".to_string()));
+        }
+        coverage::check(problem, scheduled)?;
+        params(problem, scheduled).map_err(Refusal::Pattern)?;
+        Ok(())
+    },
+    choose: |problem, scheduled| {
+        let params = params(problem, scheduled).map_err(Diagnostic::bug)?;
+        Ok(Params::ShortRows(Box::new(params)))
+    },
+};
+
+/// Elements of the longest row.
+const MOST: i64 = 384;
+/// Rows below which blocks are too few.
+const LEAST_ROWS: i64 = 4096;
+/// Threads of a block, and most of them that have one row.
+const THREADS: i64 = 128;
+const MOST_OF_ROW: i64 = 16;
+/// Registers of a multiprocessor, those of a thread for what it does not hold, and so many with which enough threads run.
+const REGISTERS: i64 = 64 << 10;
+const BESIDE: i64 = 32;
+const ROOMY: i64 = 80;
+/// Instructions, about, for an element beside its ways through tiles, and for each step of a sum over threads.
+const INSTRUCTIONS: i64 = 10;
+const STEP: i64 = 6;
+
+/// The choices.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ShortRowParams {
+    /// Dimensions that stay, slowest first.
+    kept: Vec<AxisId>,
+    /// Reduced dimensions, and their indices together.
+    reduced: Vec<AxisId>,
+    row: i64,
+    /// Elements of a vector.
+    vector: i64,
+    /// Threads of a row, and rows of a block.
+    threads: i64,
+    rows: i64,
+    /// Whether the rows divide into blocks.
+    exact_rows: bool,
+    /// Blocks that should fit a multiprocessor.
+    min_blocks: i64,
+    /// The tensors that pass through tiles.
+    staged: Vec<TvId>,
+}
+
+impl std::fmt::Display for ShortRowParams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { row, vector, threads, rows, .. } = self;
+        write!(f, "rows of {row} vector {vector} threads {threads}x{rows}")
+    }
+}
+
+/// The rows of a fusion, and the tensors that are made of them.
+struct Rows<'a> {
+    kept: Vec<AxisId>,
+    reduced: Vec<AxisId>,
+    /// Elements of a row, and rows.
+    row: i64,
+    rows: i64,
+    vector: i64,
+    whole: Vec<&'a GlobalTensor>,
+}
+
+/// Finds the rows, or says why the fusion is of another pattern.
+fn rows_of<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion) -> Result<Rows<'a>, String> {
+    let (summary, sizes): (&'a Summary<'a>, _) = (problem.summary, problem.sizes);
+    let product =
+        |roots: &[AxisId]| roots.iter().fold(1i64, |n, root| n.saturating_mul(sizes.extent(scheduled, *root)));
+    let is_reduced = |root: &AxisId| summary.structure.reduced.contains(root);
+    let touches = |tensor: &GlobalTensor| tensor.order.iter().any(is_reduced);
+    let reference = summary.largest(touches).ok_or("no tensor has the reduced dimensions")?;
+    let order = &reference.order;
+    if order.len() != summary.structure.roots.len() {
+        return Err("no tensor has all dimensions".to_string());
+    }
+    let (reduced, kept): (Vec<AxisId>, Vec<AxisId>) = order.iter().copied().partition(is_reduced);
+    let (whole, others): (Vec<&GlobalTensor>, Vec<&GlobalTensor>) =
+        summary.globals.iter().partition(|tensor| tensor.order.len() == order.len());
+    let is_run =
+        |tensor: &&GlobalTensor| tensor.order == *order && tensor.dense.iter().all(|dense| *dense) && !tensor.is_part;
+    if !order.ends_with(&reduced) || kept.is_empty() || !whole.iter().all(is_run) {
+        return Err("rows are no run of memory with those beside them".to_string());
+    }
+    // What is beside them is the same for all rows, or has one element for each.
+    let beside = |tensor: &&GlobalTensor| tensor.order.iter().all(is_reduced) || !touches(tensor);
+    if !others.iter().all(beside) {
+        return Err("a tensor has some of the dimensions of a row".to_string());
+    }
+    let vector = vector_width(summary, |tensor| tensor.order.len() == order.len());
+    if whole.iter().any(|tensor| tensor.align % vector != 0) {
+        return Err("a tensor starts within a vector".to_string());
+    }
+    Ok(Rows { row: product(&reduced), rows: product(&kept), kept, reduced, vector, whole })
+}
+
+/// Chooses for the given sizes, or says why the fusion is of another pattern.
+fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<ShortRowParams, String> {
+    let options = problem.cx.options;
+    let Rows { kept, reduced, row, rows, vector, whole } = rows_of(problem, scheduled)?;
+    let is_short = (2..=tuned(options, "short_rows.row", MOST)).contains(&row);
+    // Vectors of such rows leave no thread idle.
+    let is_round = row % vector == 0 && row.count_ones() == 1;
+    if !is_short || is_round || rows < tuned(options, "short_rows.least", LEAST_ROWS) {
+        return Err(format!("{rows} rows of {row} elements are few, or not short, or divide among threads"));
+    }
+    let bytes: i64 = whole.iter().map(|tensor| tensor.bytes).sum();
+    let widest = whole.iter().map(|tensor| tensor.bytes).max().unwrap_or(1);
+    let inputs = whole.iter().filter(|tensor| !tensor.is_output).count() as i64;
+    let fits = |threads: &i64| {
+        let elements = (THREADS / threads).saturating_mul(row);
+        elements % vector == 0 && elements.saturating_mul(bytes) <= MAX_SHARED
+    };
+    let mut ways: Vec<i64> = (0..=MOST_OF_ROW.ilog2()).map(|log| 1i64 << log).filter(fits).collect();
+    ways.sort_by_key(|threads| cost(row, *threads, (widest, whole.len() as i64), registers(row, *threads, inputs)));
+    let place = tuned(options, "short_rows.choice", 0).min(ways.len() as i64 - 1);
+    let chosen = usize::try_from(place).ok().and_then(|place| ways.get(place));
+    let threads = *chosen.ok_or("a block has no room for its rows")?;
+    let block_rows = THREADS / threads;
+    Ok(ShortRowParams {
+        kept,
+        reduced,
+        row,
+        vector,
+        threads,
+        rows: block_rows,
+        exact_rows: rows % block_rows == 0,
+        min_blocks: (REGISTERS / THREADS / registers(row, threads, inputs)).clamp(1, 16),
+        staged: whole.iter().map(|tensor| tensor.tv).collect(),
+    })
+}
+
+/// Registers, about, of a thread of so many that have a row of which they hold elements of some inputs.
+fn registers(row: i64, threads: i64, inputs: i64) -> i64 {
+    BESIDE + ceil_div(row, threads) * inputs.max(1)
+}
+
+/// What a row costs in instructions, by elements in thousands, when so many threads have it: those without an element at the end of
+/// their row, meetings in banks on the ways of an element through the tiles, and sums over threads. With more registers than
+/// are roomy fewer threads run.
+fn cost(row: i64, threads: i64, (bytes, tiles): (i64, i64), registers: i64) -> i64 {
+    let taken = ceil_div(row, threads) * threads;
+    let moves = 2 * tiles * conflicts(row, threads, bytes);
+    let sums = STEP * threads * i64::from(threads.ilog2());
+    (taken * (INSTRUCTIONS + moves) + sums) * 1000 / row * registers.max(ROOMY) / ROOMY
+}
+
+/// Words in the bank in which most threads of a warp meet, of which so many have each row, beside each other, of so many bytes an
+/// element.
+fn conflicts(row: i64, threads: i64, bytes: i64) -> i64 {
+    let word = |thread: i64| (thread / threads * row + thread % threads) * bytes / WORD_BYTES;
+    let words: BTreeSet<i64> = (0..WARP).map(word).collect();
+    let mut banks = [0; (BANKS_BYTES / WORD_BYTES) as usize];
+    words.iter().for_each(|word| banks[(word % (BANKS_BYTES / WORD_BYTES)) as usize] += 1);
+    banks.into_iter().max().unwrap_or(1)
+}
+
+/// Applies the choices.
+pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &ShortRowParams) -> Result<()> {
+    cache_inputs(builder, caching)?;
+    recompute(builder, |state, tv| is_cheap(state, tv, &params.reduced))?;
+    let computing = compute(builder, params)?;
+    let moves = Moves::new(builder, params, &computing)?;
+    let outputs = builder.outputs();
+    let prefix = 1 + computing.threads.len();
+    let mut keep = Vec::new();
+    for tensor in &params.staged {
+        let registers = if outputs.contains(tensor) {
+            let tile = builder.cache_before(*tensor)?;
+            let registers = builder.cache_after(tile)?;
+            for tv in [registers, *tensor] {
+                builder.set_loops(tv, &moves.writing)?;
+            }
+            builder.set_memory(tile, Memory::Shared)?;
+            builder.alloc(tile, Tile { axes: vec![moves.written], columns: Columns::InOrder })?;
+            registers
+        } else {
+            let registers = builder.state().consumers(*tensor)[0];
+            let tile = Tile { axes: vec![moves.read], columns: Columns::InOrder };
+            pass_input(builder, *tensor, [&moves.reading, &moves.reading], tile)?;
+            registers
+        };
+        keep.push((registers, prefix));
+    }
+    builder.min_blocks(params.min_blocks as u32)?;
+    builder.inline_most(&keep)
+}
+
+fn place(axis: AxisId, parallel: ParallelType) -> Loop {
+    Loop { axis, parallel }
+}
+
+/// The axes along which rows are computed.
+struct Computing {
+    /// Rows, and what is along one.
+    own: AxisId,
+    inner: AxisId,
+    grid: Loop,
+    /// Threads over rows, and over parts of one if several have it.
+    threads: Vec<Loop>,
+}
+
+/// Gives rows to threads. The length of a row is a constant.
+fn compute(builder: &mut ScheduleBuilder, params: &ShortRowParams) -> Result<Computing> {
+    let ShortRowParams { kept, reduced, row, threads, rows, exact_rows, .. } = params;
+    let missing = || Diagnostic::bug("short rows without a dimension");
+    let inner = merge_all(builder, reduced)?.ok_or_else(missing)?;
+    let own = merge_all(builder, kept)?.ok_or_else(missing)?;
+    let (all, short) = builder.split_cover(inner, 1, *row, true)?;
+    let (block, line) = builder.split(own, *rows, *exact_rows)?;
+    let (batch, part) = builder.split_cover(short, ceil_div(*row, *threads), *threads, row % threads == 0)?;
+    let (bound, along) = if *threads > 1 {
+        (vec![place(line, ParallelType::Tidy), place(part, ParallelType::Tidx)], vec![all, batch])
+    } else {
+        (vec![place(line, ParallelType::Tidx)], vec![all, batch, part])
+    };
+    let grid = place(block, ParallelType::Bidx);
+    for own in bound.iter().chain([&grid, &place(batch, ParallelType::Unroll)]) {
+        builder.parallelize(own.axis, own.parallel)?;
+    }
+    if *threads > 1 {
+        let state = builder.state();
+        for tv in state.tensors.ids().filter(|tv| state.is_reduction(*tv)).collect::<Vec<_>>() {
+            builder.rfactor(tv, &along)?;
+        }
+    }
+    let order: Vec<AxisId> = std::iter::once(&grid).chain(&bound).map(|own| own.axis).chain(along).collect();
+    builder.propagate(&order)?;
+    Ok(Computing { own, inner, grid, threads: bound })
+}
+
+/// How runs of rows move between memory and tiles: the part of the run in a tile, and its loops.
+struct Moves {
+    read: AxisId,
+    reading: Vec<Loop>,
+    written: AxisId,
+    writing: Vec<Loop>,
+}
+
+impl Moves {
+    /// Where threads take more elements than a row has, they read beyond the last row of a block, too.
+    fn new(builder: &mut ScheduleBuilder, params: &ShortRowParams, computing: &Computing) -> Result<Self> {
+        let ShortRowParams { row, vector, threads, rows, .. } = params;
+        let whole = builder.merge(computing.own, computing.inner)?;
+        let step = rows * row;
+        let beyond = ceil_div(*row, *threads) * threads - row;
+        let mut windows = |width: i64| -> Result<(AxisId, Vec<Loop>)> {
+            let windows = Windows { step, width, left: 0, aligned: None };
+            let run = builder.window(whole, computing.grid.axis, windows)?;
+            let (lanes, lane) = builder.split(run, *vector, true)?;
+            let (steps, thread) = builder.split(lanes, threads * rows, width % (vector * threads * rows) == 0)?;
+            let mut loops = vec![computing.grid];
+            if *threads > 1 {
+                let (y, x) = builder.split(thread, *threads, true)?;
+                loops.extend([place(y, ParallelType::Tidy), place(x, ParallelType::Tidx)]);
+            } else {
+                loops.push(place(thread, ParallelType::Tidx));
+            }
+            loops.extend([place(steps, ParallelType::Unroll), place(lane, ParallelType::Vectorize)]);
+            Ok((run, loops))
+        };
+        let (written, writing) = windows(step)?;
+        if beyond == 0 {
+            return Ok(Self { read: written, reading: writing.clone(), written, writing });
+        }
+        let (read, reading) = windows(step + ceil_div(beyond, *vector) * vector)?;
+        Ok(Self { read, reading, written, writing })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_meet_in_banks_where_rows_are_as_long_as_those() {
+        let check = |row: i64, threads: i64, bytes: i64, words: i64| {
+            assert_eq!(conflicts(row, threads, bytes), words, "{threads} of {row} elements of {bytes} bytes");
+        };
+        check(33, 1, 4, 1);
+        check(32, 1, 4, 32);
+        check(48, 1, 4, 16);
+        check(71, 4, 2, 1);
+        check(129, 4, 2, 5);
+        check(64, 2, 2, 16);
+    }
+
+    #[test]
+    fn short_odd_rows_have_one_thread_and_rows_of_whole_banks_many() {
+        let least = |row: i64| (0..5).map(|log| 1 << log).min_by_key(|threads| cost(row, *threads, (4, 2), 32));
+        assert_eq!([least(7), least(31)], [Some(1), Some(1)]);
+        assert_eq!(least(192), Some(16));
+    }
+}
