@@ -25,11 +25,17 @@ impl BoundsReport {
     /// Adds what was found of the same statements in two cases that together are all: proven is what is proven in both.
     fn add_cases(&mut self, first: Self, second: Self) {
         self.proven += first.proven.min(second.proven);
-        for case in [first, second] {
-            let found = case.open.into_iter().chain(case.outside);
+        // Of an access the statement is the same in both, and the range is another.
+        let statement = |access: &String| access.find('`').map(|at| access[at..].to_string());
+        let in_both = |access: &&String| second.outside.iter().any(|other| statement(other) == statement(access));
+        let never: Vec<String> = first.outside.iter().filter(in_both).cloned().collect();
+        let is_never = |access: &String| never.iter().any(|other| statement(other) == statement(access));
+        for case in [&first, &second] {
+            let found = case.open.iter().chain(&case.outside).filter(|access| !is_never(access)).cloned();
             let new: Vec<String> = found.filter(|access| !self.open.contains(access)).collect();
             self.open.extend(new);
         }
+        self.outside.extend(never);
     }
 }
 

@@ -238,13 +238,28 @@ impl<'a> Lowering<'a> {
     /// Writes one element of an output.
     pub(super) fn emit_store(&mut self, tv: TvId, firsts: &[AxisId]) -> Result<()> {
         let op = self.op_of(tv)?;
+        let of_tile = self.copy_terms(tv)?;
+        let hint = self.scheduled.tensors[tv].cache_hint;
+        if !of_tile.is_empty() {
+            // Outside of a tile there is nothing to read.
+            let mut terms = self.store_terms(tv, firsts)?;
+            of_tile.into_iter().for_each(|term| self.add_term(term, &mut terms));
+            let inside = self.conjunction(&terms);
+            let (buffer, address) = (self.global(tv)?, self.address(tv)?);
+            let store = |l: &mut Self| {
+                let value = l.value_of(tv, op)?;
+                l.origin(tv, "store");
+                l.b.store_hinted(buffer, address, value, hint);
+                Ok(())
+            };
+            return self.emit_either((Some(tv), "store"), inside, store, |_| Ok(()));
+        }
         let value = self.value_of(tv, op)?;
         self.origin(tv, "store");
         let terms = self.store_terms(tv, firsts)?;
         let inside = self.conjunction(&terms);
         let buffer = self.global(tv)?;
         let address = self.address(tv)?;
-        let hint = self.scheduled.tensors[tv].cache_hint;
         self.b.if_(inside, |b| b.store_hinted(buffer, address, value, hint));
         Ok(())
     }

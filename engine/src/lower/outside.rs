@@ -167,6 +167,10 @@ impl Facts<'_> {
         known: &OutsideValues,
     ) -> Option<Known> {
         let data = &self.scheduled.tensors[tv];
+        // Who reads a tile may read elements of another row there.
+        if self.is_filled_tile(tv) {
+            return None;
+        }
         let op = data.op.as_ref()?;
         let operand = |operand: &TvOperand| match operand {
             TvOperand::Tv(tv) => known[*tv],
@@ -177,8 +181,6 @@ impl Facts<'_> {
                 let covers = roots.iter().all(|root| data.has_root(*root));
                 covers.then(|| Known::certain(fill_value(data.dtype, fill)))
             }
-            // Who reads a tile may read elements of another row there.
-            (Compute::Copy, [TvOperand::Tv(from)]) if self.is_filled_tile(*from) => None,
             (Compute::Copy, [a]) => operand(a),
             (Compute::Cast, [a]) => {
                 let from = match a {

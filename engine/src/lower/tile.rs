@@ -138,14 +138,20 @@ impl Lowering<'_> {
             return Ok(false);
         }
         let Some(places) = self.chunk_places(tiled, own.axis, (lanes, chunk))? else { return Ok(false) };
-        let (end, mut last) = (self.b.int(lanes - 1), Vec::new());
-        self.with_leaf(own.axis, end, |lowering| {
-            last = lowering.tile_terms(tiled, writes)?;
-            Ok(())
-        })?;
+        let [mut first, mut last] = [Vec::new(), Vec::new()];
+        for (lane, terms) in [(0, &mut first), (lanes - 1, &mut last)] {
+            let lane = self.b.int(lane);
+            self.with_leaf(own.axis, lane, |lowering| {
+                *terms = lowering.tile_terms(tiled, writes)?;
+                Ok(())
+            })?;
+        }
+        // Lanes of which some are outside are moved one by one.
+        if first != last {
+            return Ok(false);
+        }
         self.with_leaf(own.axis, zero, |lowering| {
-            let first = lowering.tile_terms(tiled, writes)?;
-            let terms = lowering.range_terms(&first, &last);
+            let terms = first;
             let inside = lowering.conjunction(&terms);
             let tile = lowering.local_array(tiled)?;
             let (array, start) = (lowering.local_array(local)?, lowering.array_index(local)?);

@@ -18,7 +18,7 @@ use crate::kernel::visit::for_each_stmt;
 use crate::util::SecondaryMap;
 
 /// Threads of a launch of which all blocks are looked at.
-const MAX_THREADS: u64 = 1 << 15;
+const MAX_THREADS: u64 = 1 << 17;
 /// Values and accesses that are looked at, at most.
 const MAX_WORK: u64 = 1 << 28;
 

@@ -4,7 +4,7 @@
 use super::Check;
 use crate::axes::{AxisId, AxisRef, Derivation, Domain, DomainLoop, Foreign, Place, Source, Storage, Xform};
 use crate::diag::{Result, code};
-use crate::schedule::ir::{Loop, Memory, Tile, TvId};
+use crate::schedule::ir::{Compute, Loop, Memory, Tile, TvId};
 use std::collections::BTreeSet;
 
 /// What lowering tests of an element of a tile before it is touched.
@@ -128,7 +128,7 @@ impl Check<'_> {
     /// The loops of a tensor give each axis of a tile an index that is inside.
     fn leads_to(&self, tv: TvId, tile: &Tile, tiled: TvId) -> Result<()> {
         let derivation = Derivation::new(&self.scheduled.axes, self.scheduled.tensors[tv].loop_axes());
-        let tested = if tv == tiled { Tested::All } else { Tested::Parts };
+        let tested = self.tested(tv, tiled);
         for axis in &tile.axes {
             let refusal = match derivation.is_known(*axis) {
                 false => "give no index to",
@@ -146,6 +146,18 @@ impl Check<'_> {
                 .note("split the tile's axes exactly, and run over all their parts"));
         }
         Ok(())
+    }
+
+    /// What is tested where a tensor touches a tile: nothing of rings, of sums, and of what is no operation on single elements.
+    fn tested(&self, tv: TvId, tiled: TvId) -> Tested {
+        let Some(op) = &self.scheduled.tensors[tv].op else { return Tested::Nothing };
+        match op.compute {
+            _ if self.scheduled.tensors[tiled].is_ring() || self.scheduled.tensors[tv].is_ring() => Tested::Nothing,
+            Compute::Reduce { .. } | Compute::Random(_) | Compute::Join { .. } | Compute::Lookup => Tested::Nothing,
+            _ if tv == tiled => Tested::All,
+            Compute::Copy => Tested::Parts,
+            _ => Tested::Nothing,
+        }
     }
 
     /// Whether the index of an axis may be outside in the loops at hand, where nobody tests it. Lowering finds indices of

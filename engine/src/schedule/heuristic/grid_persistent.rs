@@ -295,7 +295,8 @@ fn ways_of(device: &DeviceDesc, shape: &Shape, (x, y, per_sm, slow): (i64, i64, 
             if team > 1 { (held + team * left, TURN + WAIT + team * WAIT_EACH) } else { (held, TURN) };
         let active = ceil_div(team * teams, i64::from(device.sm_count));
         let crowded = if shape.inputs > 1 && batch * shape.inputs > MOST_TOGETHER { CROWDED } else { 100 };
-        let cost = ceil_div(turns, teams).saturating_mul(active * of_block + of_turn) / SLOWEST * slow / 100 * crowded;
+        let cost = ceil_div(turns, teams).saturating_mul(active * of_block + of_turn) / SLOWEST * slow;
+        let cost = (cost / 100).saturating_mul(crowded);
         ways.push((cost, Way { x, y, batch, team, teams, per_sm }));
     }
     ways

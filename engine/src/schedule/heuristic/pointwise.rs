@@ -248,7 +248,7 @@ fn folded(
     let most = tuned(cx.options, "pointwise.threads", 128);
     // As many threads as leave few without a vector, in steps that keep kernels few.
     let x = (ceil_div(ceil_div(vectors, ceil_div(vectors, most)), 8) * 8).min(most);
-    let y = (2 * most / x).max(1);
+    let y = ((2 * most).min(i64::from(cx.device.max_threads_per_block)) / x).max(1);
     let fill = i64::from(cx.device.sm_count) * i64::from(cx.device.max_threads_per_sm);
     let wanted = (MOST_FOLDED / whole().filter(|tensor| !tensor.is_output).count().max(1) as i64).max(2);
     let mut unroll = wanted;

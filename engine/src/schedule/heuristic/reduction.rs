@@ -331,7 +331,8 @@ fn tile_outer(cx: &CompileCx<'_>, work: &Work, inputs: i64, columns: &Columns) -
     let threads_x = columns_of(work.vectors, columns.widest);
     // Threads along rows are combined in halves.
     let most = tuned(cx.options, "reduction.threads", columns.threads);
-    let most_y = power_of_two_below((most + most / 2) / threads_x).min(most);
+    let room = (most + most / 2).min(i64::from(cx.device.max_threads_per_block));
+    let most_y = power_of_two_below(room / threads_x).min(most);
     let threads_y = next_power_of_two(work.slow).clamp(1, most_y);
     let threads_y = threads_y.max(next_power_of_two(ceil_div(WARP, threads_x)));
     let unroll = tuned(cx.options, "reduction.unroll", loads.min(next_power_of_two(ceil_div(work.slow, threads_y))));
