@@ -151,8 +151,7 @@ impl Lowering<'_> {
             return Ok(false);
         }
         self.with_leaf(own.axis, zero, |lowering| {
-            let terms = first;
-            let inside = lowering.conjunction(&terms);
+            let inside = lowering.conjunction(&first);
             let tile = lowering.local_array(tiled)?;
             let (array, start) = (lowering.local_array(local)?, lowering.array_index(local)?);
             lowering.emit_either(

@@ -11,7 +11,7 @@
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
 use super::norm_inner::is_one_instruction;
-use super::shared_tile::{SECTOR_BYTES, WORD_BYTES};
+use super::shared_tile::{SECTOR_BYTES, WORD_BYTES, extent_of};
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
     Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned, vector_width,
@@ -227,11 +227,9 @@ fn folded(
     order: &[AxisId],
     groups: &[Vec<AxisId>],
 ) -> Option<PointwiseParams> {
-    let &Problem { cx, summary, sizes } = problem;
+    let &Problem { cx, summary, .. } = problem;
     let [outer, inner] = groups else { return None };
-    let product =
-        |roots: &[AxisId]| roots.iter().fold(1i64, |n, root| n.saturating_mul(sizes.extent(scheduled, *root)));
-    let (row, rows) = (product(inner), product(outer));
+    let [row, rows] = [inner, outer].map(|roots| extent_of(problem, scheduled, roots));
     let is_whole = |tensor: &&GlobalTensor| tensor.order.len() == order.len();
     let whole = || summary.globals.iter().filter(is_whole);
     let vector = vector_width(summary, |tensor| is_whole(&tensor));

@@ -11,7 +11,7 @@ use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
 use super::norm_inner::is_cheap;
 use super::recompute::recompute;
-use super::shared_tile::{BANKS_BYTES, MAX_SHARED, WORD_BYTES, pass_input};
+use super::shared_tile::{BANKS_BYTES, MAX_SHARED, WORD_BYTES, extent_of, pass_input};
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{Caching, WARP, cache_inputs, ceil_div, merge_all, tuned, vector_width};
 use crate::diag::{Diagnostic, Result};
@@ -94,9 +94,7 @@ struct Rows<'a> {
 
 /// Finds the rows, or says why the fusion is of another pattern.
 fn rows_of<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion) -> Result<Rows<'a>, String> {
-    let (summary, sizes): (&'a Summary<'a>, _) = (problem.summary, problem.sizes);
-    let product =
-        |roots: &[AxisId]| roots.iter().fold(1i64, |n, root| n.saturating_mul(sizes.extent(scheduled, *root)));
+    let summary: &'a Summary<'a> = problem.summary;
     let is_reduced = |root: &AxisId| summary.structure.reduced.contains(root);
     let touches = |tensor: &GlobalTensor| tensor.order.iter().any(is_reduced);
     let reference = summary.largest(touches).ok_or("no tensor has the reduced dimensions")?;
@@ -121,7 +119,8 @@ fn rows_of<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion) -> Result<Row
     if whole.iter().any(|tensor| tensor.align % vector != 0) {
         return Err("a tensor starts within a vector".to_string());
     }
-    Ok(Rows { row: product(&reduced), rows: product(&kept), kept, reduced, vector, whole })
+    let [row, rows] = [&reduced, &kept].map(|roots| extent_of(problem, scheduled, roots));
+    Ok(Rows { kept, reduced, row, rows, vector, whole })
 }
 
 /// Chooses for the given sizes, or says why the fusion is of another pattern.
