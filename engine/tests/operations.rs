@@ -55,6 +55,7 @@ const EXAMPLES: &[(&str, &str, &str, &str)] = &[
     ("prod", "f32[2,3]", "prod %a axes(1)", "prod %a axes(0)"),
     ("max", "f32[2,3]", "max %a", "max %a keepdim"),
     ("min", "i32[2,3]", "min %a axes(-1)", "min %a axes(0)"),
+    ("max_sum_exp", "c64[2,3]", "max_sum_exp %a axes(0)", "max_sum_exp %a axes(1)"),
     ("mean", "f32[2,3]", "mean %a axes(0)", "mean %a axes(1)"),
     ("var", "f32[2,3]", "var %a axes(0)", "var %a axes(0) correction(0)"),
     ("variance", "f32[2,3]", "variance %a axes(0)", "variance %a axes(0) keepdim"),

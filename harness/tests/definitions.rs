@@ -62,6 +62,7 @@ const NOT_CALLED: &[(&str, &str)] = &[
     ("index_put_sorted", "a step of index_put_accumulate"),
     ("last_position", "a step of scatter"),
     ("grouped_sums", "a step of grouped_mm"),
+    ("max_sum_exp", "a step of softmax"),
 ];
 
 #[test]

@@ -21,11 +21,13 @@
 
 mod launch;
 mod manual;
+mod online;
 mod pipeline;
 mod plan;
 mod prepare;
 
 pub use launch::{bind_launch, check_together};
+pub(crate) use online::{MaxAndSum, find_max_and_sum};
 pub use pipeline::{
     BoundFusion, CompiledFusion, KernelChoice, build_kernel, choose_kernel, compile_fusion, scheduled_by,
 };

@@ -4,7 +4,7 @@
 //!
 //! What of the sizes decides is a value, [`FormKey`]: equal keys give one [`KernelForm`].
 
-use super::BoundFusion;
+use super::{BoundFusion, online};
 use crate::array::{dense_strides_in, is_dense, row_major_strides};
 use crate::diag::Result;
 use crate::fusion::{self, Bindings, Fusion, concretize};
@@ -22,7 +22,8 @@ pub struct FormKey {
     orders: Vec<Option<Vec<u32>>>,
 }
 
-/// A fusion as kernels are made of it: axes are decided, and outputs lie row-major.
+/// A fusion as kernels are made of it: axes are decided, outputs lie row-major, and maxima are reduced with the sums of
+/// exponentials below them where no row is needed between.
 #[derive(Debug)]
 pub struct KernelForm {
     /// What makes its kernels.
@@ -49,6 +50,11 @@ impl Maker {
             Some(template) if by == Author::Heuristic => Ok(Self::Written(Box::new(template))),
             _ => Ok(Self::Scheduled(Box::new(Unscheduled::new(working_copy(fusion, by)?)?))),
         }
+    }
+
+    /// Whether something varies along what is reduced once that is done.
+    fn holds_rows(&self) -> bool {
+        matches!(self, Self::Scheduled(unscheduled) if unscheduled.holds_rows())
     }
 
     /// The fusion.
@@ -85,6 +91,15 @@ impl KernelForm {
             made = Some(fusion::permute_outputs(made.as_ref().unwrap_or(fusion), &key.orders)?);
         }
         let form = made.as_ref().unwrap_or(fusion);
+        // A schedule that somebody wrote is one of the fusion as it was written. What holds rows all the same reads them
+        // once anyway.
+        let online = if by == Author::Heuristic { online::rewrite(form)? } else { None };
+        if let Some(online) = online
+            && let maker = Maker::new(&online, by)?
+            && !maker.holds_rows()
+        {
+            return Ok(Self { maker, content: fusion::hash::content(&online), is_same: false });
+        }
         let content = fusion::hash::content(form);
         Ok(Self { maker: Maker::new(form, by)?, content, is_same: made.is_none() })
     }

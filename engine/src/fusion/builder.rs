@@ -362,7 +362,7 @@ impl FusionBuilder {
         let working = match (op, dtype) {
             (_, Some(dtype)) => dtype.compute(),
             (ReduceOp::Sum | ReduceOp::Prod, None) => accumulation_type(own),
-            (ReduceOp::Max | ReduceOp::Min, None) => own.compute(),
+            (ReduceOp::Max | ReduceOp::Min | ReduceOp::MaxSumExp, None) => own.compute(),
         };
         let mut result = self.cast_tensor(x, working)?;
         // A tensor without axes is its own reduction.

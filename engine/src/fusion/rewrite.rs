@@ -148,7 +148,7 @@ impl<'a> Rewriter<'a> {
     }
 
     /// The operation as it is; what was decided of its axes stays decided.
-    pub(super) fn keep(&mut self, op: &Op) -> Result<Vec<TensorId>> {
+    pub(crate) fn keep(&mut self, op: &Op) -> Result<Vec<TensorId>> {
         let inputs = self.operands(op)?;
         if op.kind.declares_axes() {
             let axes = self.axes(op.output());

@@ -12,12 +12,13 @@
 //! All threads take part: those outside the tensor hold the neutral element.
 //! `place` says which steps that takes, `alloc` which shared memory, `sync` where barriers stand.
 
+use super::combine::{Combine, pair};
 use super::context::{Lowering, identifier};
 use super::facts::WARP;
 use super::tree::{ExchangeId, LoopTree, Step};
 use crate::diag::{Diagnostic, Result};
-use crate::kernel::{BufId, Dim, ExprId, Scope, ShuffleMode, Unroll};
-use crate::num::{BinaryOp, DType};
+use crate::kernel::{BufId, Dim, ExprId, KernelBuilder, Scope, ShuffleMode, Unroll};
+use crate::num::{BinaryOp, DType, UnaryOp};
 use crate::schedule::{ParallelType, TvId, TvOp, TvOperand};
 
 /// The batch of values that each thread contributes, and gets back.
@@ -27,7 +28,7 @@ pub(super) struct Batch {
     /// Number of values.
     pub(super) len: i64,
     /// How to combine two.
-    pub(super) combine: BinaryOp,
+    pub(super) combine: Combine,
     pub(super) dtype: DType,
     pub(super) name: String,
 }
@@ -97,7 +98,7 @@ impl Lowering<'_> {
     fn batch_of(&mut self, tv: TvId) -> Result<Batch> {
         let data = &self.scheduled.tensors[tv];
         let (name, dtype) = (identifier(&data.name), data.dtype);
-        let (combine, len) = (self.facts.reduce_op(tv)?.combine(), self.facts.batch_len(tv)?);
+        let (combine, len) = (self.facts.combine_of(tv)?, self.facts.batch_len(tv)?);
         Ok(Batch { array: self.local_array(tv)?, len, combine, dtype, name })
     }
 
@@ -160,24 +161,54 @@ impl Lowering<'_> {
 
     fn combine_into(&mut self, batch: &Batch, index: ExprId, value: ExprId) {
         let before = self.b.load(batch.name.clone(), batch.array, index);
-        let after = self.b.exprs().binary(batch.combine, before, value);
+        let after = batch.combine.apply(&mut self.b, &batch.name, before, value);
         self.b.store(batch.array, index, after);
     }
 
     /// Butterfly over `number` lanes that lie `apart`: after the step with mask `m * apart`
     /// each lane holds the combination of a group of `2 m` lanes.
     fn butterfly(&mut self, batch: &Batch, apart: i64, number: i64) {
-        let mut mask = number / 2;
-        while mask >= 1 {
+        let masks = || std::iter::successors(Some(number / 2), |mask| Some(mask / 2)).take_while(|mask| *mask >= 1);
+        if batch.combine.is_of_pairs() {
+            return self.each(batch, |lowering, index| lowering.butterfly_of_pairs(batch, index, masks(), apart));
+        }
+        for mask in masks() {
             let lane = self.i32(mask * apart);
             self.each(batch, |lowering, index| {
                 let own = lowering.b.load(batch.name.clone(), batch.array, index);
                 let other = lowering.b.shuffle(format!("{}_x", batch.name), own, ShuffleMode::Xor, lane);
-                let sum = lowering.b.exprs().binary(batch.combine, own, other);
+                let sum = batch.combine.apply(&mut lowering.b, &batch.name, own, other);
                 lowering.b.store(batch.array, index, sum);
             });
-            mask /= 2;
         }
+    }
+
+    /// The same of pairs: the maximum of all lanes first, then the sum of what each has below it.
+    fn butterfly_of_pairs(
+        &mut self,
+        batch: &Batch,
+        index: ExprId,
+        masks: impl Iterator<Item = i64> + Clone,
+        apart: i64,
+    ) {
+        let b = &mut self.b;
+        let own = b.load(batch.name.clone(), batch.array, index);
+        let swap = |b: &mut KernelBuilder, mask: i64, value: ExprId, op: BinaryOp| {
+            let lane = b.exprs().int(mask * apart, DType::I32);
+            let other = b.shuffle(format!("{}_x", batch.name), value, ShuffleMode::Xor, lane);
+            let both = b.exprs().binary(op, value, other);
+            b.let_(batch.name.clone(), both)
+        };
+        let mut max = b.exprs().unary(UnaryOp::Real, own);
+        for mask in masks.clone() {
+            max = swap(b, mask, max, BinaryOp::Maximum);
+        }
+        let mut sum = batch.combine.sum_below(b, &batch.name, own, max);
+        for mask in masks {
+            sum = swap(b, mask, sum, BinaryOp::Add);
+        }
+        let pair = pair(b, &batch.name, max, sum);
+        b.store(batch.array, index, pair);
     }
 
     /// Lane 0 of each warp writes its values: element `(row * warps + warp) * n + k`.
@@ -209,6 +240,12 @@ impl Lowering<'_> {
         let row = self.row_in_block()?;
         let stride = self.i32(warps);
         let row_base = self.b.exprs().mul(row, stride);
+        if batch.combine.is_of_pairs() {
+            self.each(batch, |lowering, index| {
+                lowering.read_warps_of_pairs(batch, index, warps, (shared, base, row_base))
+            });
+            return Ok(());
+        }
         self.each(batch, |lowering, index| {
             let element = lowering.batch_element(row_base, batch.len, index);
             let element = lowering.b.exprs().add(base, element);
@@ -226,6 +263,33 @@ impl Lowering<'_> {
             });
         }
         Ok(())
+    }
+
+    /// The same of pairs: the maximum of all warps first, then the sum of what each has below it.
+    fn read_warps_of_pairs(
+        &mut self,
+        batch: &Batch,
+        index: ExprId,
+        warps: i64,
+        (shared, base, row_base): (BufId, ExprId, ExprId),
+    ) {
+        let pairs: Vec<ExprId> = (0..warps)
+            .map(|warp| {
+                let warp = self.i32(warp);
+                let slot = self.b.exprs().add(row_base, warp);
+                let element = self.batch_element(slot, batch.len, index);
+                let element = self.b.exprs().add(base, element);
+                self.b.load(format!("{}_w", batch.name), shared, element)
+            })
+            .collect();
+        let b = &mut self.b;
+        let maxima = pairs.iter().map(|pair| b.exprs().unary(UnaryOp::Real, *pair)).collect::<Vec<_>>();
+        let Some(max) = maxima.into_iter().reduce(|a, c| b.exprs().binary(BinaryOp::Maximum, a, c)) else { return };
+        let max = b.let_(batch.name.clone(), max);
+        let sums = pairs.iter().map(|pair| batch.combine.sum_below(b, &batch.name, *pair, max)).collect::<Vec<_>>();
+        let Some(sum) = sums.into_iter().reduce(|a, c| b.exprs().add(a, c)) else { return };
+        let pair = pair(b, &batch.name, max, sum);
+        b.store(batch.array, index, pair);
     }
 
     /// `slot * n + k`, of type `i32`.

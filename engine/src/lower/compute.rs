@@ -1,5 +1,6 @@
 //! Element operations: values, accumulation, scalar accesses.
 
+use super::combine::exp_below;
 use super::context::{Lowering, identifier};
 use super::tree::Load;
 use crate::diag::{Diagnostic, Result};
@@ -158,6 +159,7 @@ impl<'a> Lowering<'a> {
                 if *op == BinaryOp::Mul && self.facts.is_rounded_alone(tv) { exprs.rounded(value) } else { value }
             }
             (Compute::Ternary(op), [a, b, c]) => exprs.ternary(*op, *a, *b, *c),
+            (Compute::ExpBelow { counts }, [a, max]) => exp_below(&mut self.b, *a, *max, *counts),
             (Compute::Cast | Compute::Copy, [a]) => exprs.cast(*a, dtype),
             (Compute::Index { root: None }, []) => exprs.value(Value::Int(0), dtype),
             (Compute::Index { root: Some(root) }, []) => {
@@ -295,7 +297,7 @@ impl<'a> Lowering<'a> {
         let [TvOperand::Tv(from)] = *self.op_of(tv)?.inputs.as_slice() else {
             return Err(Diagnostic::bug("a reduction has one tensor operand"));
         };
-        let combine = self.facts.reduce_op(tv)?.combine();
+        let combine = self.facts.combine_of(tv)?;
         let value = self.read(from)?;
         self.origin(tv, "accumulate");
         let terms = if tested { self.access_terms(from)? } else { Vec::new() };
@@ -304,8 +306,8 @@ impl<'a> Lowering<'a> {
         let index = self.array_index(tv)?;
         let name = identifier(&self.scheduled.tensors[tv].name);
         self.b.if_(inside, |b| {
-            let before = b.load(name, array, index);
-            let after = b.exprs().binary(combine, before, value);
+            let before = b.load(name.clone(), array, index);
+            let after = combine.apply(b, &name, before, value);
             b.store(array, index, after);
         });
         Ok(())

@@ -214,7 +214,7 @@ impl Lowering<'_> {
             let element = self.scratch_element(place, batch.len, block, k);
             let value = self.b.load_hinted(format!("{}_b", batch.name), scratch, element, CacheHint::Global);
             let before = self.b.load(batch.name.clone(), batch.array, k);
-            let after = self.b.exprs().binary(batch.combine, before, value);
+            let after = batch.combine.apply(&mut self.b, &batch.name, before, value);
             self.b.store(batch.array, k, after);
         }
         let body = self.b.close();

@@ -28,6 +28,7 @@ mod alloc;
 mod block_reduce;
 mod bounds;
 mod cleanup;
+mod combine;
 mod compile;
 mod compute;
 mod context;

@@ -11,7 +11,8 @@
 //! The value of an expression outside is known when all its operands' are. One
 //! rule looks further: `x - max(x)` with `x` filled by minus infinity stays
 //! minus infinity outside. If the maximum itself is not finite, some element
-//! inside is NaN, and so is every sum. That needs the maximum of `x` itself,
+//! inside is NaN, and so is every sum. A pair of minus infinity and 1 adds nothing to a maximum and its sum of
+//! exponentials, once some element is inside. The first needs the maximum of `x` itself,
 //! over the same dimensions, of at least one element.
 
 use super::facts::Facts;
@@ -111,6 +112,8 @@ impl Outside {
 /// The neutral element of a reduction, or zero, as the type holds it: some have no infinities, or no zero.
 fn fill_value(dtype: DType, fill: Option<ReduceOp>) -> Value {
     let exact = match fill {
+        // A pair is made of a maximum.
+        Some(ReduceOp::MaxSumExp) if !dtype.is_complex() => eval::reduce_identity(ReduceOp::Max, dtype),
         Some(op) => eval::reduce_identity(op, dtype),
         None => eval::cast(DType::Bool, dtype, Value::Bool(false)),
     };
@@ -138,7 +141,14 @@ impl Facts<'_> {
         let data = &self.scheduled.tensors[tv];
         let Some(TvOp { compute: Compute::Reduce { op, .. }, inputs }) = &data.op else { return false };
         let [TvOperand::Tv(from)] = *inputs.as_slice() else { return false };
-        known[from].map(|outside| outside.value) == Some(eval::reduce_identity(*op, data.dtype))
+        let Some(value) = known[from].map(|outside| outside.value) else { return false };
+        match (op, value) {
+            // What lies infinitely below the maximum adds nothing, if there is an element inside.
+            (ReduceOp::MaxSumExp, Value::Complex(max, sum)) => {
+                max == f64::NEG_INFINITY && sum.is_finite() && (sum == 0.0 || !self.class.has_empty)
+            }
+            _ => value == eval::reduce_identity(*op, data.dtype),
+        }
     }
 
     fn is_filled_tile(&self, tv: TvId) -> bool {
@@ -194,6 +204,11 @@ impl Facts<'_> {
                 let keeps_nan = matches!(op, UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Neg | UnaryOp::Abs);
                 let dtype = self.scheduled.tensors[*a].dtype;
                 known[*a]?.map(keeps_nan, |value| eval::unary(*op, dtype, value))
+            }
+            // NaN below a maximum that is NaN, as some element inside is, or infinite, and then so is the sum.
+            (Compute::ExpBelow { .. }, [a, _]) => {
+                let value = operand(a)?.value;
+                (value == Value::Float(f64::NEG_INFINITY)).then_some(Known { value: Value::Float(0.0), or_nan: true })
             }
             (Compute::Binary(BinaryOp::Sub), [a @ TvOperand::Tv(x), TvOperand::Tv(b)])
                 if !self.class.has_empty && self.is_maximum_of(*b, *x, roots) =>

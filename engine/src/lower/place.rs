@@ -6,7 +6,8 @@
 //! At each depth the tensors fall into *units*: a tensor whose loops are all
 //! open is a unit of its own; the others share the next loop with the
 //! consumers into which they are inlined (union-find). Units stand in
-//! dependency order, but what a loop loads ahead comes first in it. A reduction is
+//! dependency order, but what a loop loads ahead comes first in it, and so does what is loaded
+//! once beside loops: it is under way while these run. A reduction is
 //! initialised before the unit that accumulates it.
 //!
 //! Units that need no reduction across blocks come first, then all of those together, then
@@ -246,11 +247,17 @@ impl Placing<'_> {
         for (index, tv) in tvs.iter().enumerate() {
             members.entry(sets.find(index)).or_default().push(*tv);
         }
-        self.sort_units(members.into_values().collect())
+        self.sort_units(members.into_values().collect(), depth)
     }
 
-    /// Definitions before uses; ties by the least tensor.
-    fn sort_units(&self, units: Vec<Vec<TvId>>) -> Result<Vec<Vec<TvId>>> {
+    /// Whether a unit is a single load.
+    fn is_load(&self, unit: &[TvId], depth: usize) -> bool {
+        let is_one = |tv: TvId| self.facts.scheduled.tensors[tv].loops.len() == depth;
+        matches!(*unit, [tv] if is_one(tv) && self.facts.loaded_from(tv).is_some())
+    }
+
+    /// Definitions before uses; of those that could be next loads, then what has the least tensor.
+    fn sort_units(&self, units: Vec<Vec<TvId>>, depth: usize) -> Result<Vec<Vec<TvId>>> {
         let unit_of = units_of_tensors(&units);
         let needs: Vec<Vec<usize>> = units
             .iter()
@@ -272,15 +279,15 @@ impl Placing<'_> {
             needs.iter().for_each(|need| users[*need].push(unit));
         }
         let mut waiting: Vec<usize> = needs.iter().map(Vec::len).collect();
-        let ready = (0..units.len()).filter(|unit| waiting[*unit] == 0);
-        let mut ready: BinaryHeap<Reverse<usize>> = ready.map(Reverse).collect();
+        let rank = |unit: usize| Reverse((!self.is_load(&units[unit], depth), unit));
+        let mut ready: BinaryHeap<_> = (0..units.len()).filter(|unit| waiting[*unit] == 0).map(rank).collect();
         let mut order = Vec::with_capacity(units.len());
-        while let Some(Reverse(unit)) = ready.pop() {
+        while let Some(Reverse((_, unit))) = ready.pop() {
             order.push(unit);
             for user in &users[unit] {
                 waiting[*user] -= 1;
                 if waiting[*user] == 0 {
-                    ready.push(Reverse(*user));
+                    ready.push(rank(*user));
                 }
             }
         }

@@ -152,6 +152,7 @@ ops! {
         Prod = "prod", "Product; neutral 1.";
         Max = "max", "Maximum, NaN wins; neutral the least value.";
         Min = "min", "Minimum, NaN wins; neutral the greatest value.";
+        MaxSumExp = "max_sum_exp", "Of pairs (m, s), held as complex numbers, the largest m and the sum of s * exp(m - largest), NaN below an infinite m; NaN wins; neutral (-inf, 0).";
     }
 }
 
@@ -283,15 +284,18 @@ impl ReduceOp {
             _ if dtype.is_reduced_float() || dtype.is_packed() => false,
             ReduceOp::Sum | ReduceOp::Prod => !matches!(dtype, DType::Bool),
             ReduceOp::Max | ReduceOp::Min => !dtype.is_complex(),
+            ReduceOp::MaxSumExp => dtype.is_complex(),
         }
     }
-    /// The operation that combines two partial results.
-    pub const fn combine(self) -> BinaryOp {
+    /// The binary operation that combines two partial results, if there is one: pairs are combined
+    /// by several.
+    pub const fn combine(self) -> Option<BinaryOp> {
         match self {
-            ReduceOp::Sum => BinaryOp::Add,
-            ReduceOp::Prod => BinaryOp::Mul,
-            ReduceOp::Max => BinaryOp::Maximum,
-            ReduceOp::Min => BinaryOp::Minimum,
+            ReduceOp::Sum => Some(BinaryOp::Add),
+            ReduceOp::Prod => Some(BinaryOp::Mul),
+            ReduceOp::Max => Some(BinaryOp::Maximum),
+            ReduceOp::Min => Some(BinaryOp::Minimum),
+            ReduceOp::MaxSumExp => None,
         }
     }
 }
@@ -328,6 +332,7 @@ mod tests {
                 assert_eq!(op.accepts(dtype), binary.split_whitespace().any(|name| name == op.name()), "{op}");
             }
             assert!(ReduceOp::Sum.accepts(dtype) && ReduceOp::Prod.accepts(dtype) && !ReduceOp::Max.accepts(dtype));
+            assert!(ReduceOp::MaxSumExp.accepts(dtype) && !ReduceOp::MaxSumExp.accepts(dtype.part()));
         }
     }
 

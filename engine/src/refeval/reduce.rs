@@ -26,18 +26,18 @@ pub(super) fn reduce(op: ReduceOp, axes: &[u32], x: &View) -> Result<View> {
     let reduced = Nest::new(&picked(true, &x.sizes), [&picked(true, &x.strides)]);
     let plan = ReductionNests { kept, reduced };
     let data = match x.elements() {
-        Elements::F32(a) => Data::F32(float(op, &plan, a, |v: f32| v.into(), |v| v as f32)),
-        Elements::F64(a) => Data::F64(float(op, &plan, a, |v: f64| v, |v| v)),
-        Elements::Int(a) => Data::Int(int(op, &plan, a, x.dtype)),
+        Elements::F32(a) => Data::F32(float(op, &plan, a, |v: f32| v.into(), |v| v as f32)?),
+        Elements::F64(a) => Data::F64(float(op, &plan, a, |v: f64| v, |v| v)?),
+        Elements::Int(a) => Data::Int(int(op, &plan, a, x.dtype)?),
         Elements::Complex(a) => {
             let round = |v| eval::round_complex(x.dtype, v);
-            let f = eval::binary_complex(op.combine());
+            let f = eval::combine_complex(op);
             Data::Complex(plan.run(a, eval::reduce_identity(op, x.dtype).as_complex(), |v| v, f, round))
         }
         Elements::Bool(a) => match op {
             ReduceOp::Max => Data::Bool(plan.run(a, false, |v| v, |a, b| a | b, |v| v)),
             ReduceOp::Min => Data::Bool(plan.run(a, true, |v| v, |a, b| a & b, |v| v)),
-            ReduceOp::Sum | ReduceOp::Prod => return Err(Diagnostic::bug(format!("{op} of bool after binding"))),
+            ReduceOp::Sum | ReduceOp::Prod | ReduceOp::MaxSumExp => return Err(undefined(op, x.dtype)),
         },
     };
     Ok(View::dense(x.dtype, sizes, data))
@@ -49,19 +49,20 @@ fn float<T: Element>(
     a: &[T],
     lift: impl Fn(T) -> f64 + Sync + Copy,
     round: impl Fn(f64) -> T + Sync + Copy,
-) -> Vec<T> {
-    match op {
+) -> Result<Vec<T>> {
+    Ok(match op {
         ReduceOp::Sum => plan.run(a, 0.0, lift, |a, b| a + b, round),
         ReduceOp::Prod => plan.run(a, 1.0, lift, |a, b| a * b, round),
         ReduceOp::Max => plan.run(a, f64::NEG_INFINITY, lift, eval::maximum, round),
         ReduceOp::Min => plan.run(a, f64::INFINITY, lift, eval::minimum, round),
-    }
+        ReduceOp::MaxSumExp => return Err(undefined(op, DType::F64)),
+    })
 }
 
-fn int(op: ReduceOp, plan: &ReductionNests, a: &[i64], dtype: DType) -> Vec<i64> {
+fn int(op: ReduceOp, plan: &ReductionNests, a: &[i64], dtype: DType) -> Result<Vec<i64>> {
     let identity = eval::reduce_identity(op, dtype).as_i64();
     let wrap = |v| eval::wrap(dtype, v);
-    match op {
+    Ok(match op {
         ReduceOp::Sum => plan.run(a, identity, |v| v, i64::wrapping_add, wrap),
         ReduceOp::Prod => plan.run(a, identity, |v| v, i64::wrapping_mul, wrap),
         ReduceOp::Max if dtype == DType::U64 => {
@@ -72,7 +73,13 @@ fn int(op: ReduceOp, plan: &ReductionNests, a: &[i64], dtype: DType) -> Vec<i64>
         }
         ReduceOp::Max => plan.run(a, identity, |v| v, i64::max, wrap),
         ReduceOp::Min => plan.run(a, identity, |v| v, i64::min, wrap),
-    }
+        ReduceOp::MaxSumExp => return Err(undefined(op, dtype)),
+    })
+}
+
+/// Types that an operation does not have are refused before anything is evaluated.
+fn undefined(op: ReduceOp, dtype: DType) -> Box<Diagnostic> {
+    Diagnostic::bug(format!("{op} of {dtype} after binding"))
 }
 
 /// Where the elements of a reduction are: element `r` of result `k` is at

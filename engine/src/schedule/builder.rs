@@ -18,7 +18,7 @@ pub struct ScheduleBuilder {
     // Whether promises of exactness are ignored.
     distrustful: bool,
     // Names of all tensors: each stands for one.
-    names: Names,
+    pub(super) names: Names,
 }
 
 /// Characters of the longest name of an axis: merges of merges double them.
@@ -304,37 +304,55 @@ impl ScheduleBuilder {
     /// one element per index of the other reduced leaves, over which the
     /// original then reduces. Returns the new tensor.
     pub fn rfactor(&mut self, tv: TvId, leaves: &[AxisId]) -> Result<TvId> {
-        let data = self.scheduled.tensors[tv].clone();
-        let Some(TvOp { compute: Compute::Reduce { op, .. }, inputs }) = data.op.clone() else {
-            let message = format!("rfactor of {}, which is not a reduction", data.name);
-            return Err(Diagnostic::user(code::SCHEDULE_TENSOR, message));
-        };
-        let all = self.scheduled.reduced_leaves(tv);
-        let refused = |what: String| {
-            let names: Vec<String> = all.iter().map(|leaf| self.name(*leaf)).collect();
-            Err(Diagnostic::user(code::SCHEDULE_TENSOR, format!("rfactor of {} {what}", data.name))
-                .note(format!("it reduces over {}", names.join(", "))))
-        };
-        // Each part would be combined for each index of the other axis.
-        if let Some(stray) = self.with_others(tv, &all) {
-            return refused(format!("over {}, which is made of an axis that it does not have too", self.name(stray)));
-        }
-        if let Some(stray) = leaves.iter().find(|leaf| !all.contains(leaf)) {
-            return refused(format!("over {}, over which it does not reduce", self.name(*stray)));
-        }
-        if leaves.iter().collect::<BTreeSet<_>>().len() < leaves.len() {
-            return refused("over an axis twice".into());
-        }
-        if !data.loops.is_empty() {
-            return refused("that has loops already".into());
-        }
-        let rest: Vec<AxisId> = all.iter().copied().filter(|leaf| !leaves.contains(leaf)).collect();
+        let rest = self.left_to_reduce("rfactor", tv, leaves)?;
         if rest.is_empty() || leaves.is_empty() {
-            return refused("leaves one side without an axis".into());
+            return self.refuse_rfactor("rfactor", tv, "leaves one side without an axis");
         }
         let names = leaves.iter().map(|leaf| self.name(*leaf)).collect();
-        self.scheduled.steps.push(Step::Rfactor { tensor: data.name.clone(), axes: names });
-        let partials = self.scheduled.tensors.values().filter(|other| other.source == data.source).count();
+        self.scheduled.steps.push(Step::Rfactor { tensor: self.scheduled.tensors[tv].name.clone(), axes: names });
+        self.factor_out(tv, leaves, rest)
+    }
+
+    /// What a reduction still reduces over once it was reduced over `leaves`; a refusal where that is no part of it.
+    pub(super) fn left_to_reduce(&self, verb: &str, tv: TvId, leaves: &[AxisId]) -> Result<Vec<AxisId>> {
+        let data = &self.scheduled.tensors[tv];
+        if !self.scheduled.is_reduction(tv) {
+            let message = format!("{verb} of {}, which is not a reduction", data.name);
+            return Err(Diagnostic::user(code::SCHEDULE_TENSOR, message));
+        }
+        let all = self.scheduled.reduced_leaves(tv);
+        // Each part would be combined for each index of the other axis.
+        if let Some(stray) = self.with_others(tv, &all) {
+            let what = format!("over {}, which is made of an axis that it does not have too", self.name(stray));
+            return self.refuse_rfactor(verb, tv, &what);
+        }
+        if let Some(stray) = leaves.iter().find(|leaf| !all.contains(leaf)) {
+            let what = format!("over {}, over which it does not reduce", self.name(*stray));
+            return self.refuse_rfactor(verb, tv, &what);
+        }
+        if leaves.iter().collect::<BTreeSet<_>>().len() < leaves.len() {
+            return self.refuse_rfactor(verb, tv, "over an axis twice");
+        }
+        if !data.loops.is_empty() {
+            return self.refuse_rfactor(verb, tv, "that has loops already");
+        }
+        Ok(all.into_iter().filter(|leaf| !leaves.contains(leaf)).collect())
+    }
+
+    pub(super) fn refuse_rfactor<T>(&self, verb: &str, tv: TvId, what: &str) -> Result<T> {
+        let names: Vec<String> = self.scheduled.reduced_leaves(tv).iter().map(|leaf| self.name(*leaf)).collect();
+        let message = format!("{verb} of {} {what}", self.scheduled.tensors[tv].name);
+        Err(Diagnostic::user(code::SCHEDULE_TENSOR, message).note(format!("it reduces over {}", names.join(", "))))
+    }
+
+    /// A new tensor that reduces over `leaves` what the reduction then reduces over the rest.
+    pub(super) fn factor_out(&mut self, tv: TvId, leaves: &[AxisId], rest: Vec<AxisId>) -> Result<TvId> {
+        let data = self.scheduled.tensors[tv].clone();
+        let Some(TvOp { compute: Compute::Reduce { op, .. }, inputs }) = data.op.clone() else {
+            return Err(Diagnostic::bug(format!("{} is no reduction", data.name)));
+        };
+        let is_stage = |other: &&Tv| other.source == data.source && other.dtype == data.dtype;
+        let partials = self.scheduled.tensors.values().filter(is_stage).count();
         let mut partial = data.partial.clone();
         partial.extend(&rest);
         let name = self.names.fresh(format!("{}_p{partials}", data.name));

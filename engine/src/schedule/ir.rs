@@ -4,7 +4,7 @@
 
 use crate::axes::{AxisGraph, AxisId, AxisRef, Derivation, ShiftId, Xform};
 use crate::diag::{Diagnostic, Result, code};
-use crate::fusion::{Fusion, ScalarId, TensorId};
+use crate::fusion::{Fusion, OpKind, Operand, ScalarId, TensorId};
 use crate::kernel::CacheHint;
 use crate::num::philox::Distribution;
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp};
@@ -279,6 +279,9 @@ pub enum Compute {
     Binary(BinaryOp),
     /// Three operands.
     Ternary(TernaryOp),
+    /// `exp(a - b)` of an element and the maximum of those among which it is. Where the sum of all is a count of those that
+    /// are near the maximum, it is approximated.
+    ExpBelow { counts: bool },
     /// Conversion to the tensor's type.
     Cast,
     /// The operand, or a scalar everywhere. A slice or a reshape of it too: loops give the axes of
@@ -363,6 +366,10 @@ pub enum Step {
         consumer: String,
     },
     Rfactor {
+        tensor: String,
+        axes: Vec<String>,
+    },
+    RfactorMax {
         tensor: String,
         axes: Vec<String>,
     },
@@ -614,6 +621,26 @@ impl ScheduledFusion {
     /// Whether a tensor is a reduction.
     pub fn is_reduction(&self, tv: TvId) -> bool {
         matches!(&self.tensors[tv].op, Some(TvOp { compute: Compute::Reduce { .. }, .. }))
+    }
+
+    /// Whether a tensor is reduced by [`ReduceOp::MaxSumExp`].
+    pub fn reduces_pairs(&self, tv: TvId) -> bool {
+        let op = self.tensors[tv].op.as_ref().map(|op| &op.compute);
+        matches!(op, Some(Compute::Reduce { op: ReduceOp::MaxSumExp, .. }))
+    }
+
+    /// Whether it is reduced so of pairs `(x, 1)`, or is a part of that.
+    pub fn counts_pairs(&self, tv: TvId) -> bool {
+        let fusion = &self.fusion;
+        let made = |tensor: TensorId| fusion.definition(tensor).map(|op| &fusion.ops[op]);
+        let Some(op) = made(self.tensors[tv].source) else { return false };
+        let OpKind::Reduce { op: ReduceOp::MaxSumExp, .. } = op.kind else { return false };
+        let Some(Operand::Tensor(pairs)) = op.inputs.first() else { return false };
+        let is_one = |operand: &Operand| match *operand {
+            Operand::Scalar(scalar) => fusion.const_scalar(scalar).is_some_and(|value| value.as_f64() == 1.0),
+            Operand::Tensor(_) => false,
+        };
+        made(*pairs).is_some_and(|made| made.kind == OpKind::Binary(BinaryOp::Complex) && is_one(&made.inputs[1]))
     }
 
     /// Tensor operands.

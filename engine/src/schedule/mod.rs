@@ -30,6 +30,7 @@ mod inline;
 mod ir;
 mod layout;
 mod names;
+mod pairs;
 mod parse;
 mod print;
 mod replay;

@@ -146,6 +146,11 @@ impl<'a> Line<'a> {
                 self.need("over")?;
                 Step::Rfactor { tensor, axes: self.axes()? }
             }
+            "rfactor_max" => {
+                let tensor = self.tensor()?;
+                self.need("over")?;
+                Step::RfactorMax { tensor, axes: self.axes()? }
+            }
             "propagate" if self.is_done() => Step::Propagate { order: Vec::new() },
             "propagate" => Step::Propagate { order: self.axes()? },
             "loops" => self.loops()?,

@@ -80,6 +80,7 @@ impl Display for Step {
             Step::CacheBefore { tensor } => write!(f, "cache_before %{tensor}"),
             Step::CacheFork { tensor, consumer } => write!(f, "cache_fork %{tensor} for %{consumer}"),
             Step::Rfactor { tensor, axes } => write!(f, "rfactor %{tensor} over {}", axes.join(", ")),
+            Step::RfactorMax { tensor, axes } => write!(f, "rfactor_max %{tensor} over {}", axes.join(", ")),
             Step::SetMemory { tensor, memory } => {
                 write!(f, "set_memory %{tensor} {}", memory.name())
             }

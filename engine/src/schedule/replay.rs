@@ -155,6 +155,7 @@ impl Replay {
             | Step::CacheBefore { tensor }
             | Step::CacheFork { tensor, .. }
             | Step::Rfactor { tensor, .. }
+            | Step::RfactorMax { tensor, .. }
             | Step::SetMemory { tensor, .. }
             | Step::Reorder { tensor: Some(tensor), .. }
             | Step::InlineAt { tensor, .. }
@@ -183,6 +184,10 @@ impl Replay {
             Step::Rfactor { axes, .. } => {
                 let axes = self.all_axes(placed, axes)?;
                 self.builder.rfactor(tv, &axes).map(drop)
+            }
+            Step::RfactorMax { axes, .. } => {
+                let axes = self.all_axes(placed, axes)?;
+                self.builder.rfactor_max(tv, &axes).map(drop)
             }
             Step::SetMemory { memory, .. } => self.builder.set_memory(tv, *memory),
             Step::Reorder { axes, .. } => {

@@ -63,6 +63,11 @@ pub const VERBS: &[Verb] = &[
         "Two steps of a reduction: `%t_pN` reduces over these, N from 1 on, and `%t` over the rest.",
     ),
     verb(
+        "rfactor_max",
+        "rfactor_max %t over A, ...",
+        "The same of a reduction by `max_sum_exp`: the maximum over these first, then the sum below it. For elements that are held.",
+    ),
+    verb(
         "propagate",
         "propagate [A, ...]",
         "Loops of every tensor, outer to inner: of these the axes that it has, and all that run over threads or blocks.",

@@ -214,7 +214,15 @@ pub(crate) fn segment(
     let may_alias = cx.options.alias_results && has_views(&whole.fusion);
     let aliases = if may_alias { Aliases::new(&whole.fusion, &bindings, bound, &outputs)? } else { Aliases::default() };
     let libraries = has_libraries(cx);
-    let facts = || OpFacts::new(cx.device, &whole.fusion, &bindings, &whole.cuts, &aliases, bound.args, libraries);
+    let facts_of = |with_online: bool| {
+        let with = (libraries, with_online);
+        OpFacts::new(cx.device, &whole.fusion, &bindings, &whole.cuts, &aliases, bound.args, with)
+    };
+    let facts = || facts_of(true);
+    let groups_of = |facts: &OpFacts<'_>| {
+        let groups = search(facts);
+        if facts.stores_online(&groups) { search(&facts_of(false)).ops } else { groups.ops }
+    };
     let can_be_one = whole.can_be_one && whole.fusion.ops.ids().all(|op| !aliases.ops[op]);
     let known = (can_be_one && has_large_rows(&whole.fusion, &bindings)).then(facts);
     let is_one = can_be_one && known.as_ref().is_none_or(|facts| !facts.holds_rows_across());
@@ -223,7 +231,7 @@ pub(crate) fn segment(
         Some(segment) => vec![segment],
         None => {
             let settle = |facts: &OpFacts<'_>| {
-                let groups = whole.groups(facts, || cx.span(Phase::Schedule, "segment", 0, || search(facts).ops))?;
+                let groups = whole.groups(facts, || cx.span(Phase::Schedule, "segment", 0, || groups_of(facts)))?;
                 let groups = Groups::new(facts, groups.to_vec());
                 let mut compiler = SegmentCompiler::new(planner, &whole, facts, bound);
                 compiler.set_wanted_strides(&outputs, bound.args);

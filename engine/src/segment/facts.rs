@@ -2,15 +2,24 @@
 
 use super::across::run_across;
 use super::aliases::Aliases;
+use super::search::Groups;
 use super::summary::{Conflict, check};
+use crate::compile::{MaxAndSum, find_max_and_sum};
 use crate::fusion::ops::Form;
 use crate::fusion::{Bindings, Fusion, Op, OpId, OpKind, Operand, TensorId};
+use crate::kernel::MAX_ACCESS_BYTES;
 use crate::options::DeviceDesc;
 use crate::products::find_activation;
 use crate::schedule::heuristic::{longest_row, longest_shared_row, may_add_columns, may_share_columns};
 use crate::schedule::widens;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::SecondaryMap;
+use std::collections::BTreeSet;
+
+/// Columns of maxima and sums of exponentials below them that blocks hold all the same: of so few rows, in whole vectors, that
+/// one block has all; and any of so few elements in all.
+const QUICK_COLUMN: i64 = 512;
+const FEW_ELEMENTS: i64 = 16 << 20;
 
 /// A fusion with decided axes, its sizes, and what follows for each operation.
 pub(super) struct OpFacts<'a> {
@@ -25,6 +34,8 @@ pub(super) struct OpFacts<'a> {
     pub(super) has_rows_across: bool,
     /// Reductions across memory that one kernel may do with reductions of the rows between.
     pub(super) columns: SecondaryMap<OpId, bool>,
+    /// Maxima and sums of exponentials below them that a kernel may reduce in one go, by the difference between.
+    pub(super) online: SecondaryMap<OpId, Option<MaxAndSum>>,
     /// Operations that no kernel computes, those included whose results are returned as views or seen by
     /// products alone, or that a library computes with the product before them.
     pub(super) host: SecondaryMap<OpId, bool>,
@@ -44,7 +55,8 @@ pub(super) struct OpFacts<'a> {
 
 impl<'a> OpFacts<'a> {
     /// For a device and arguments that lie like this; the fusion is cut before some tensors, and returns the results of
-    /// operations as views. `libraries` says whether there are any.
+    /// operations as views. `libraries` says whether there are any, and `with_online` whether a maximum and a sum may be
+    /// reduced in one go.
     pub(super) fn new(
         device: &DeviceDesc,
         fusion: &'a Fusion,
@@ -52,7 +64,7 @@ impl<'a> OpFacts<'a> {
         cut_results: &[TensorId],
         aliases: &'a Aliases,
         args: &[ArgMeta],
-        libraries: bool,
+        (libraries, with_online): (bool, bool),
     ) -> Self {
         let size = |tensor: TensorId, axis: usize| bindings.scalar(fusion.tensors[tensor].axes[axis].extent).as_i64();
         let mut bytes = SecondaryMap::new();
@@ -61,6 +73,13 @@ impl<'a> OpFacts<'a> {
             bytes.set(id, sizes.fold(tensor.dtype.bytes() as i64, i64::saturating_mul));
         }
         let lies = |tensor: TensorId| argument(fusion, args, tensor);
+        let readers = fusion.readers();
+        let (mut online, mut of_online) = (SecondaryMap::new(), SecondaryMap::<OpId, bool>::new());
+        let pairs = if with_online { find_max_and_sum(fusion) } else { Vec::new() };
+        for pair in pairs.into_iter().filter(|pair| !is_reduced_otherwise(fusion, pair)) {
+            online.set(pair.difference, Some(pair));
+            [pair.max, pair.sum].into_iter().for_each(|op| of_online.set(op, true));
+        }
         let (mut long_rows, mut has_rows_across) = (SecondaryMap::new(), false);
         let mut columns = SecondaryMap::new();
         for (id, op) in fusion.ops.iter() {
@@ -70,7 +89,12 @@ impl<'a> OpFacts<'a> {
                 let across = run.is_some();
                 has_rows_across |= across;
                 let is_held = match run {
-                    Some(run) => may_share_columns(device, row, run),
+                    Some(run) => {
+                        // Read once for both and once more, large columns take less time than in blocks that hold them together.
+                        let elements = bindings.sizes(fusion, *input).into_iter().fold(1i64, i64::saturating_mul);
+                        let is_quick = row <= QUICK_COLUMN && run % MAX_ACCESS_BYTES == 0 || elements <= FEW_ELEMENTS;
+                        (!of_online[id] || is_quick) && may_share_columns(device, row, run)
+                    }
                     None => {
                         let sizes = bindings.sizes(fusion, *input);
                         let last = sizes.iter().rposition(|size| *size > 1);
@@ -103,12 +127,13 @@ impl<'a> OpFacts<'a> {
             long_rows,
             has_rows_across,
             columns,
+            online,
             host,
             seen_by_products: SecondaryMap::new(),
             with_product,
             aliases,
             cuts,
-            readers: fusion.readers(),
+            readers,
             returned,
         };
         if libraries {
@@ -160,6 +185,27 @@ impl<'a> OpFacts<'a> {
         self.has_rows_across && matches!(check(self, &ops), Err(Conflict::Row))
     }
 
+    /// Whether groups would store differences or exponentials that lie between a maximum and a sum, which then are no
+    /// reduction in one go: nobody who reads them can compute them again.
+    pub(super) fn stores_online(&self, groups: &Groups<'_>) -> bool {
+        let is_between = |tensor: TensorId| {
+            let mut pairs = self.fusion.ops.ids().filter_map(|op| self.online[op]);
+            pairs.any(|pair| {
+                [pair.difference, pair.exponential].map(|op| self.fusion.ops[op].output()).contains(&tensor)
+            })
+        };
+        let has_pair = |ops: &[OpId]| {
+            ops.iter()
+                .filter_map(|op| self.online[*op])
+                .any(|pair| [pair.max, pair.sum].iter().all(|op| ops.contains(op)))
+        };
+        groups
+            .ops
+            .iter()
+            .enumerate()
+            .any(|(position, ops)| has_pair(ops) && groups.results(position).into_iter().any(is_between))
+    }
+
     /// From now on no kernel reduces over rows and columns.
     pub(super) fn without_columns(mut self) -> Self {
         self.columns = SecondaryMap::new();
@@ -176,10 +222,26 @@ impl<'a> OpFacts<'a> {
     pub(super) fn key(&self) -> Vec<i64> {
         let bytes = self.fusion.tensors.ids().map(|tensor| self.bytes[tensor]);
         let flags = |op| {
-            i64::from(self.long_rows[op]) | i64::from(self.aliases.ops[op]) << 1 | i64::from(self.columns[op]) << 2
+            let is_online = self.online[op].is_some();
+            let (long, alias, column) = (self.long_rows[op], self.aliases.ops[op], self.columns[op]);
+            i64::from(long) | i64::from(alias) << 1 | i64::from(column) << 2 | i64::from(is_online) << 3
         };
         bytes.chain(self.fusion.ops.ids().map(flags)).collect()
     }
+}
+
+/// Whether differences or exponentials are reduced in another way too: then they are held, or read twice all the same.
+fn is_reduced_otherwise(fusion: &Fusion, pair: &MaxAndSum) -> bool {
+    let mut made: BTreeSet<TensorId> = BTreeSet::from([fusion.ops[pair.difference].output()]);
+    for (id, op) in fusion.ops.iter().filter(|(id, _)| *id != pair.sum) {
+        if fusion.tensor_inputs(id).any(|tensor| made.contains(&tensor)) {
+            if matches!(op.kind, OpKind::Reduce { .. }) {
+                return true;
+            }
+            made.extend(&op.outputs);
+        }
+    }
+    false
 }
 
 /// How a tensor lies that is an argument.

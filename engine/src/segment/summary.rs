@@ -12,7 +12,8 @@
 //!   dimensions between them, where sizes allow it ([`OpFacts::columns`]). What is computed of sums of columns is
 //!   then of columns alone.
 //! * Some tensor has all dimensions: one loop nest serves all results.
-//! * A row that is needed again after its reduction fits a block.
+//! * A row that is needed again after its reduction fits a block. A maximum and a sum of exponentials below it are one
+//!   reduction, if no other of the operations needs what lies between them.
 //! * What is looked up is in memory: none of the operations computes it. Each lookup reads it as a tensor of its own, whose
 //!   axis that is looked up is no dimension.
 //!
@@ -21,6 +22,7 @@
 
 use super::facts::OpFacts;
 use crate::axes::axis_pairs;
+use crate::compile::MaxAndSum;
 use crate::fusion::ops::Lookup;
 use crate::fusion::{AxisKind, OpId, OpKind, Operand, TensorId};
 use crate::util::DisjointSets;
@@ -234,11 +236,26 @@ impl<'a> Dimensions<'a> {
         let fusion = self.facts.fusion;
         let mut after: BTreeSet<TensorId> = BTreeSet::new();
         for &id in self.ops {
-            if first.contains(&id) || fusion.tensor_inputs(id).any(|tensor| after.contains(&tensor)) {
+            let is_after = || fusion.tensor_inputs(id).any(|tensor| after.contains(&tensor));
+            if first.contains(&id) || !self.is_online(id) && is_after() {
                 after.extend(&fusion.ops[id].outputs);
             }
         }
         after
+    }
+
+    /// Whether an operation is the difference between rows and their maxima, of which these make sums of exponentials and
+    /// nothing else: the kernel reduces both in one go.
+    fn is_online(&self, difference: OpId) -> bool {
+        let Some(MaxAndSum { exponential, sum, .. }) = self.facts.online[difference] else { return false };
+        let feeds = |from: OpId, to: OpId| {
+            let made = self.facts.fusion.ops[from].output();
+            let readers = &self.facts.readers[made];
+            self.ops.contains(&to)
+                && !self.facts.returned[made]
+                && readers.iter().all(|reader| *reader == to || !self.ops.contains(reader))
+        };
+        feeds(difference, exponential) && feeds(exponential, sum)
     }
 
     /// Whether what is computed of sums of columns is neither reduced nor of rows.

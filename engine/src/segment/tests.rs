@@ -143,7 +143,24 @@ fn a_row_that_no_blocks_hold_is_read_again() {
   return %d
 }",
         &[&[2, 20_000_000]],
-        &["reduction: m", "reduction: s", "pointwise: d"],
+        &["reduction: m s", "pointwise: d"],
+    );
+}
+
+#[test]
+fn exponentials_that_are_reduced_otherwise_too_are_held() {
+    check_cut(
+        "fusion @f(%x: f32[?, ?], %g: f32[?, ?]) {
+  %m = max %x axes(0) keepdim
+  %a = sub %x, %m
+  %e = exp %a
+  %s = sum %e axes(0)
+  %w = mul %e, %g
+  %t = sum %w axes(0)
+  return %s, %t
+}",
+        &[&[20_000, 900], &[20_000, 900]],
+        &["grid_persistent: s t"],
     );
 }
 

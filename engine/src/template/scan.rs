@@ -121,7 +121,14 @@ pub(super) fn kernel(template: &Template, op: ReduceOp, shape: Shape, class: &Ar
     let chunks = i64::from(shape.chunks);
     // Sums go up and down, and what all tiles come to is rounded as often as there are tiles.
     let carried = if op == ReduceOp::Sum && work == DType::F32 { DType::F64 } else { work };
-    let scan = Scan { op, work, carried, walk, result, identity, chunks, lanes, parts, rows, items, vector };
+    let combine = match (op, work) {
+        // Truth values are sums and products of integers that are not 0.
+        (ReduceOp::Sum | ReduceOp::Max, DType::Bool) => Some(BinaryOp::LogicalOr),
+        (ReduceOp::Prod | ReduceOp::Min, DType::Bool) => Some(BinaryOp::LogicalAnd),
+        (op, _) => op.combine(),
+    };
+    let combine = combine.ok_or_else(|| Diagnostic::bug(format!("a scan of {op}")))?;
+    let scan = Scan { combine, work, carried, walk, result, identity, chunks, lanes, parts, rows, items, vector };
     scan.body(&mut b);
     let per_block = b.int(rows);
     let blocks = b.exprs().ceil_div(scan.walk.rows, per_block);
@@ -137,7 +144,7 @@ pub(super) fn kernel(template: &Template, op: ReduceOp, shape: Shape, class: &Ar
 
 /// How a scan is shared among the threads of a block.
 struct Scan {
-    op: ReduceOp,
+    combine: BinaryOp,
     /// The type in which elements are combined, and what changes nothing in it.
     work: DType,
     identity: ExprId,
@@ -298,13 +305,7 @@ impl Scan {
     }
 
     fn combine(&self, b: &mut KernelBuilder, before: ExprId, behind: ExprId) -> ExprId {
-        let op = match (self.op, self.work) {
-            // Truth values are sums and products of integers that are not 0.
-            (ReduceOp::Sum | ReduceOp::Max, DType::Bool) => BinaryOp::LogicalOr,
-            (ReduceOp::Prod | ReduceOp::Min, DType::Bool) => BinaryOp::LogicalAnd,
-            (op, _) => op.combine(),
-        };
-        b.exprs().binary(op, before, behind)
+        b.exprs().binary(self.combine, before, behind)
     }
 
     /// For each vector of a thread: its first element's number, how far along the row that is, and whether it is in it.

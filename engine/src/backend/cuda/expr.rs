@@ -110,7 +110,7 @@ impl Exprs<'_> {
             Expr::Approx(op, a) => {
                 let a = self.text(a);
                 let section = match op {
-                    ApproxOp::ExpFlush => "exp_flush",
+                    ApproxOp::ExpFlush | ApproxOp::ExpBelow => "exp_flush",
                     ApproxOp::ExpFast => "exp_fast",
                     ApproxOp::SigmoidFlush => "sigmoid_flush",
                     ApproxOp::SigmoidFast => "sigmoid_fast",

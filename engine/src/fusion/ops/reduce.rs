@@ -18,13 +18,14 @@ const fn row(op: ReduceOp) -> OpRow {
     let names: &[&str] = match op {
         ReduceOp::Max => &["fmax"],
         ReduceOp::Min => &["fmin"],
-        ReduceOp::Sum | ReduceOp::Prod => &[],
+        ReduceOp::Sum | ReduceOp::Prod | ReduceOp::MaxSumExp => &[],
     };
     let py = PyForm { names, result: PyResult::First, ..PyForm::args(PyArgs::Reduction) };
     OpRow { scalar: ScalarOp::Reduce(op), py, ..OpRow::composite(op.name(), PARAMS, reduce, op.doc(), "N§2") }
 }
 
-pub(super) const ROWS: &[OpRow] = &[row(ReduceOp::Sum), row(ReduceOp::Prod), row(ReduceOp::Max), row(ReduceOp::Min)];
+pub(super) const ROWS: &[OpRow] =
+    &[row(ReduceOp::Sum), row(ReduceOp::Prod), row(ReduceOp::Max), row(ReduceOp::Min), row(ReduceOp::MaxSumExp)];
 
 fn reduce(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let ScalarOp::Reduce(op) = args.row().scalar else {

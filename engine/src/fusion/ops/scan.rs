@@ -123,6 +123,7 @@ fn scan_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
             ReduceOp::Prod => |a: f64, b: f64| a * b,
             ReduceOp::Min => eval::minimum,
             ReduceOp::Max => eval::maximum,
+            ReduceOp::MaxSumExp => return Err(no_scan(op)),
         };
         parallel::rows(&mut values, length, &|_, line| prefixes(line, |a, b| rounded(combine(a, b))));
         View::from_f64(dtype, sizes, &values)
@@ -132,15 +133,17 @@ fn scan_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
             // Truth values are sums and products of integers that are not 0.
             (ReduceOp::Sum | ReduceOp::Max, DType::Bool) => BinaryOp::LogicalOr,
             (ReduceOp::Prod | ReduceOp::Min, DType::Bool) => BinaryOp::LogicalAnd,
-            (ReduceOp::Sum, _) => BinaryOp::Add,
-            (ReduceOp::Prod, _) => BinaryOp::Mul,
-            (ReduceOp::Min, _) => BinaryOp::Minimum,
-            (ReduceOp::Max, _) => BinaryOp::Maximum,
+            (op, _) => op.combine().ok_or_else(|| no_scan(op))?,
         };
         parallel::rows(&mut values, length, &|_, line| prefixes(line, |a, b| eval::binary(op, dtype, a, b)));
         View::from_values(dtype, sizes, &values)
     };
     Ok(vec![scanned.axis_back(cx.call.axis("dim")).to_dense()])
+}
+
+/// Forms of scans name operations of single values alone.
+fn no_scan(op: ReduceOp) -> Box<Diagnostic> {
+    Diagnostic::bug(format!("a scan of {op}"))
 }
 
 /// Each element combined with all before it.

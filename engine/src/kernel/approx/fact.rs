@@ -115,6 +115,8 @@ impl Fact {
             ApproxOp::ExpFlush | ApproxOp::ExpFast => UnaryOp::Exp,
             ApproxOp::SigmoidFlush | ApproxOp::SigmoidFast => UnaryOp::Sigmoid,
             ApproxOp::SiluFlush | ApproxOp::SiluFast => UnaryOp::Silu,
+            // The sum that it is part of is as good as sums are.
+            ApproxOp::ExpBelow => return Self::between(0.0, 1.0),
             // As good as what they replace.
             ApproxOp::Erf => return Self::between(-1.0, 1.0),
             ApproxOp::ErfPlusOne => return Self::between(0.0, 2.0),

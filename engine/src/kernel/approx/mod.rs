@@ -1,7 +1,7 @@
 //! Chooses approximations: which functions of a kernel are computed in fewer
 //! instructions than their exact form takes.
 //!
-//! Input: a kernel whose functions are exact. Output: the same kernel with some
+//! Input: a kernel whose functions are exact, but for exponentials of sums below a maximum. Output: the same kernel with some
 //! of them replaced by [`Expr::Approx`], which both back ends execute as it says.
 //!
 //! `erf` and `erf + 1` are replaced everywhere, since their approximations are as

@@ -4,7 +4,7 @@
 //! cuts of C (continuous with the side that the sign of a zero names) and
 //! avoid overflow and cancellation in between.
 
-use crate::num::{BinaryOp, TernaryOp, UnaryOp};
+use crate::num::{BinaryOp, ReduceOp, TernaryOp, UnaryOp};
 use std::f64::consts::{FRAC_PI_2, LN_2, LN_10};
 
 /// Real and imaginary part.
@@ -85,6 +85,27 @@ pub fn binary_complex(op: BinaryOp) -> fn(Complex, Complex) -> Complex {
         Pow => pow,
         _ => |_, _| NAN,
     }
+}
+
+/// The function that combines two partial results of a reduction; NaN for what has no complex form.
+pub fn combine_complex(op: ReduceOp) -> fn(Complex, Complex) -> Complex {
+    match op {
+        ReduceOp::MaxSumExp => max_sum_exp,
+        _ => op.combine().map_or(|_, _| NAN, binary_complex),
+    }
+}
+
+/// `(max(m, n), s * exp(m - max) + t * exp(n - max))`. What is infinitely below the maximum is nothing, and a sum of
+/// something below an infinite one is NaN.
+fn max_sum_exp((m, s): Complex, (n, t): Complex) -> Complex {
+    let max = super::maximum(m, n);
+    let scaled = |sum: f64, own: f64| match (own - max).exp() {
+        _ if own == max => sum,
+        0.0 => 0.0,
+        factor => sum * factor,
+    };
+    let sum = scaled(s, m) + scaled(t, n);
+    (max, if sum == 0.0 { sum } else { sum + (max - max) })
 }
 
 /// The function of a binary predicate; false for other operations.

@@ -13,7 +13,8 @@ mod int;
 mod special;
 
 pub use complex::{
-    Complex, binary_complex, part_complex, predicate_complex, relation_complex, ternary_complex, unary_complex,
+    Complex, binary_complex, combine_complex, part_complex, predicate_complex, relation_complex, ternary_complex,
+    unary_complex,
 };
 pub use float::{binary_f64, maximum, minimum, predicate_f64, relation_f64, ternary_f64, unary_f64};
 pub use int::{compare as compare_int, greatest as greatest_int, least as least_int, wrap};
@@ -165,6 +166,17 @@ pub fn ternary(op: TernaryOp, dtype: DType, a: Value, b: Value, c: Value) -> Val
     }
 }
 
+/// Two partial results of a reduction combined.
+pub fn combine(op: ReduceOp, dtype: DType, a: Value, b: Value) -> Value {
+    match op.combine() {
+        Some(op) => binary(op, dtype, a, b),
+        None => {
+            let (re, im) = round_complex(dtype, complex::combine_complex(op)(a.as_complex(), b.as_complex()));
+            Value::Complex(re, im)
+        }
+    }
+}
+
 /// The neutral element of a reduction over elements of a type.
 pub fn reduce_identity(op: ReduceOp, dtype: DType) -> Value {
     match (op, dtype.class()) {
@@ -177,6 +189,7 @@ pub fn reduce_identity(op: ReduceOp, dtype: DType) -> Value {
         (ReduceOp::Max, DTypeClass::Int) => Value::Int(int::least(dtype)),
         (ReduceOp::Min, DTypeClass::Int) => Value::Int(int::greatest(dtype)),
         (ReduceOp::Prod, DTypeClass::Complex) => Value::Complex(1.0, 0.0),
+        (ReduceOp::MaxSumExp, _) => Value::Complex(f64::NEG_INFINITY, 0.0),
         (_, DTypeClass::Complex) => Value::Complex(0.0, 0.0),
         (ReduceOp::Sum | ReduceOp::Max, DTypeClass::Bool) => Value::Bool(false),
         (ReduceOp::Prod | ReduceOp::Min, DTypeClass::Bool) => Value::Bool(true),

@@ -259,7 +259,7 @@ fn identities_are_neutral() {
         let op = *u.choose(ReduceOp::ALL)?;
         if op.accepts(dtype) {
             let value = arbitrary_value(u, dtype)?;
-            let combined = binary(op.combine(), dtype, reduce_identity(op, dtype), value);
+            let combined = combine(op, dtype, reduce_identity(op, dtype), value);
             let ((x, y), (v, w)) = (combined.as_complex(), value.as_complex());
             // The product formula makes NaN of an infinite part, and zeros lose their signs.
             let infinite = dtype.is_complex() && !(v.is_finite() && w.is_finite());

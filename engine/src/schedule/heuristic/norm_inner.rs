@@ -467,7 +467,11 @@ pub(super) fn is_cheap(state: &ScheduledFusion, tv: TvId, reduced: &[AxisId]) ->
         Compute::Copy => state.producers(tv).iter().all(|producer| state.tensors[*producer].io.is_none()),
         Compute::Unary(_) | Compute::Binary(_) => is_one_instruction(&op.compute),
         Compute::Ternary(_) => true,
-        Compute::Random(_) | Compute::Reduce { .. } | Compute::Join { .. } | Compute::Lookup => false,
+        Compute::ExpBelow { .. }
+        | Compute::Random(_)
+        | Compute::Reduce { .. }
+        | Compute::Join { .. }
+        | Compute::Lookup => false,
     };
     cheap && state.producers(tv).into_iter().filter(|producer| along_row(state, *producer, reduced)).count() <= 1
 }

@@ -30,6 +30,13 @@ const MOST_NARROW: i64 = 96;
 /// Vectors of columns for which the same holds.
 const MOST_FEW: i64 = 64;
 
+/// Blocks of a multiprocessor that share long rows: of which pairs are made, all at once, with so many loads of a thread.
+const ROWS_PER_SM: i64 = 8;
+const PAIRS_UNROLL: i64 = 2;
+/// Threads of a row of which pairs are made, few and then as many, with so many loads at most.
+const PAIRS_THREADS: [i64; 2] = [128, 256];
+const PAIRS_LOADS: i64 = 8;
+
 /// How blocks read columns.
 struct Columns {
     /// Vectors beside each other that a block takes at most, and its threads.
@@ -47,6 +54,8 @@ struct Columns {
 impl Columns {
     /// Vectors that start at multiples of their size.
     const ALIGNED: Self = Self { widest: WARP, threads: 512, loads: 4, per_sm: [2, 4], bounded: false };
+    /// Pairs of maxima and sums: a tile of many rows, since each takes some instructions beside those for its elements.
+    const PAIRS: Self = Self { widest: WARP, threads: 256, loads: 8, per_sm: [2, 2], bounded: true };
     /// Where something is written beside the sums, and more is computed as a rule.
     const WRITTEN: Self = Self { widest: 16, threads: 256, loads: 4, per_sm: [4, 4], bounded: true };
     /// Rows start at odd places, and a vector is made of the two words that it touches: one sum of one input, and others.
@@ -170,9 +179,11 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     }
     let padded = fast_extent + if align.is_some() { vector - 1 } else { 0 };
     let vectors = ceil_div(padded, vector).max(1);
-    let work = Work { vectors, slow: product(&slow), kept: product(&kept), has_rows: !kept.is_empty() };
+    let has_pairs = scheduled.tensors.ids().any(|tv| scheduled.reduces_pairs(tv));
+    let work = Work { vectors, slow: product(&slow), kept: product(&kept), has_rows: !kept.is_empty(), has_pairs };
     let inputs = summary.globals.iter().filter(|tensor| runs(tensor) && !tensor.is_output).count().max(1) as i64;
     let columns = match (misaligned, is_written) {
+        (false, false) if has_pairs => &Columns::PAIRS,
         (false, false) => &Columns::ALIGNED,
         (false, true) => &Columns::WRITTEN,
         _ if is_narrow => &Columns::NARROW,
@@ -199,6 +210,10 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let kept_along = kept_along * row_loop.map_or(1, |row_loop| row_loop.blocks);
     // One tile covers an empty row too, with every element masked.
     let exact = (!inner || exact_vector) && work.slow > 0 && divides(per_block.unwrap_or(along * unroll), length);
+    let min_blocks = match inner {
+        true => (has_pairs && work.has_rows && spread.is_some()).then_some(ROWS_PER_SM as u32),
+        false => columns.bounded.then_some(columns.per_sm[0] as u32),
+    };
     ReductionParams {
         one_tile,
         row_loop,
@@ -215,7 +230,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
         threads,
         unroll,
         spread: spread.map(|spread| spread.blocks),
-        min_blocks: (!inner && columns.bounded).then_some(columns.per_sm[0] as u32),
+        min_blocks,
     }
 }
 
@@ -238,6 +253,8 @@ struct Work {
     kept: i64,
     /// Whether there are kept axes.
     has_rows: bool,
+    /// Whether maxima are reduced with sums of exponentials below them.
+    has_pairs: bool,
 }
 
 /// What a block reads at a time, and how much altogether.
@@ -279,7 +296,12 @@ struct RowTile {
 fn tile_row(cx: &CompileCx<'_>, work: &Work) -> RowTile {
     // One row for the whole device: few large blocks, so that few partial
     // results are left. (Measured on an H200, as the other defaults.)
-    let most = tuned(cx.options, "reduction.threads", if work.has_rows { 256 } else { 512 });
+    let most = match work.has_rows {
+        true if work.has_pairs => threads_of_pairs(work.vectors),
+        true => 256,
+        false => 512,
+    };
+    let most = tuned(cx.options, "reduction.threads", most);
     // Without rows to share the block, a row has whole warps.
     let least = if work.has_rows { 1 } else { WARP };
     if work.vectors <= WARP {
@@ -289,6 +311,8 @@ fn tile_row(cx: &CompileCx<'_>, work: &Work) -> RowTile {
         Some(unroll) => vec![*unroll],
         // Of equals the first: few loads a thread and many threads.
         None if !work.has_rows => vec![4],
+        None if work.has_pairs && work.vectors > most * PAIRS_LOADS => vec![PAIRS_UNROLL],
+        None if work.has_pairs => (2..=PAIRS_LOADS).filter(|loads| most * loads >= work.vectors).collect(),
         None => vec![2, 3, 4, 5, 6],
     };
     let shapes = unrolls.into_iter().flat_map(|unroll| {
@@ -303,6 +327,13 @@ fn tile_row(cx: &CompileCx<'_>, work: &Work) -> RowTile {
     shapes.min_by_key(cost).unwrap_or(RowTile { threads: most, unroll: 4 })
 }
 
+/// Most threads along a row of which pairs are made: as few as can hold it, so that few of them are combined, and few
+/// where many blocks share one.
+fn threads_of_pairs(vectors: i64) -> i64 {
+    let [few, more] = PAIRS_THREADS;
+    if (few * PAIRS_LOADS + 1..=more * PAIRS_LOADS).contains(&vectors) { more } else { few }
+}
+
 fn tile_inner(cx: &CompileCx<'_>, work: &Work) -> Tile {
     let RowTile { threads: threads_x, unroll } = tile_row(cx, work);
     let threads_y = (128 / threads_x).clamp(1, next_power_of_two(work.kept.max(1)));
@@ -310,7 +341,7 @@ fn tile_inner(cx: &CompileCx<'_>, work: &Work) -> Tile {
     let threads_y = if threads_x * threads_y < WARP { WARP / threads_x } else { threads_y };
     let tile = threads_x * unroll;
     let blocks = ceil_div(work.kept, threads_y);
-    let per_sm = tuned(cx.options, "reduction.blocks_per_sm", if work.has_rows { 8 } else { 2 });
+    let per_sm = tuned(cx.options, "reduction.blocks_per_sm", if work.has_rows { ROWS_PER_SM } else { 2 });
     let spread = Spread::new(per_sm * i64::from(cx.device.sm_count), blocks, ceil_div(work.vectors, tile));
     Tile { threads: BlockShape { x: threads_x, y: threads_y }, unroll, spread }
 }
@@ -347,7 +378,9 @@ fn tile_outer(cx: &CompileCx<'_>, work: &Work, inputs: i64, columns: &Columns) -
 
 /// Applies the choices.
 pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &ReductionParams) -> Result<()> {
-    let caches = cache_inputs(builder, caching)?;
+    // What columns are reduced of is read again as a rule, once maxima and sums are known.
+    let is_read_again = !params.inner && builder.state().tensors.ids().any(|tv| builder.state().reduces_pairs(tv));
+    let caches = cache_inputs(builder, if is_read_again { caching.of_stores() } else { caching })?;
     let order = if params.inner { split_inner(builder, params)? } else { split_outer(builder, params)? };
     // Stages: within a thread, over the lanes of the vector, over threads and blocks.
     let reductions: Vec<TvId> = builder.state().tensors.ids().filter(|tv| builder.state().is_reduction(*tv)).collect();
@@ -356,6 +389,13 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Re
         let of = |wanted: &dyn Fn(ParallelType) -> bool, builder: &ScheduleBuilder| -> Vec<AxisId> {
             leaves.iter().copied().filter(|leaf| wanted(builder.state().bindings[*leaf])).collect()
         };
+        if builder.state().reduces_pairs(tv) {
+            let tile = of(&|p| matches!(p, ParallelType::Unroll | ParallelType::Vectorize), builder);
+            builder.rfactor_max(tv, &tile)?;
+            let steps = of(&|p| p == ParallelType::Serial, builder);
+            builder.rfactor(tv, &steps)?;
+            continue;
+        }
         let loops = of(&|p| p.is_loop() && p != ParallelType::Vectorize, builder);
         builder.rfactor(tv, &loops)?;
         let lanes = of(&|p| p == ParallelType::Vectorize, builder);

@@ -247,10 +247,15 @@ fn compute(builder: &mut ScheduleBuilder, params: &ShortRowParams) -> Result<Com
     for own in bound.iter().chain([&grid, &place(batch, ParallelType::Unroll)]) {
         builder.parallelize(own.axis, own.parallel)?;
     }
-    if *threads > 1 {
-        let state = builder.state();
-        for tv in state.tensors.ids().filter(|tv| state.is_reduction(*tv)).collect::<Vec<_>>() {
-            builder.rfactor(tv, &along)?;
+    let state = builder.state();
+    for tv in state.tensors.ids().filter(|tv| state.is_reduction(*tv)).collect::<Vec<_>>() {
+        let is_of_pairs = builder.state().reduces_pairs(tv);
+        if is_of_pairs {
+            // All of a row, which is one iteration, stays around the maximum and the sum.
+            builder.rfactor_max(tv, &along[1..])?;
+        }
+        if *threads > 1 {
+            builder.rfactor(tv, if is_of_pairs { &along[..1] } else { &along })?;
         }
     }
     let order: Vec<AxisId> = std::iter::once(&grid).chain(&bound).map(|own| own.axis).chain(along).collect();

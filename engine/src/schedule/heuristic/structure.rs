@@ -56,6 +56,11 @@ impl Unscheduled {
         let structure = Structure::new(&scheduled)?;
         Ok(Self { scheduled, structure })
     }
+
+    /// Whether some value varies along a reduced axis after a reduction.
+    pub fn holds_rows(&self) -> bool {
+        self.structure.persistent
+    }
 }
 
 impl Structure {
