@@ -105,7 +105,7 @@ fn max_sum_exp((m, s): Complex, (n, t): Complex) -> Complex {
         factor => sum * factor,
     };
     let sum = scaled(s, m) + scaled(t, n);
-    (max, if sum == 0.0 { sum } else { sum + (max - max) })
+    (max, if sum == 0.0 || max.is_finite() { sum } else { f64::NAN })
 }
 
 /// The function of a binary predicate; false for other operations.
