@@ -205,8 +205,8 @@ impl Facts<'_> {
                 let dtype = self.scheduled.tensors[*a].dtype;
                 known[*a]?.map(keeps_nan, |value| eval::unary(*op, dtype, value))
             }
-            // NaN below a maximum that is NaN, as some element inside is, or infinite, and then so is the sum.
-            (Compute::ExpBelow { .. }, [a, _]) => {
+            // NaN below a maximum that is NaN, as some element inside is, or infinite, and then so is the sum of these.
+            (Compute::ExpBelow { .. }, [a, _]) if !self.class.has_empty => {
                 let value = operand(a)?.value;
                 (value == Value::Float(f64::NEG_INFINITY)).then_some(Known { value: Value::Float(0.0), or_nan: true })
             }
