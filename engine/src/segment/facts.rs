@@ -16,9 +16,9 @@ use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::SecondaryMap;
 use std::collections::BTreeSet;
 
-/// Columns of maxima and sums of exponentials below them that blocks hold all the same: of so few rows, in whole vectors, that
-/// one block has all; and any of so few elements in all.
-const QUICK_COLUMN: i64 = 512;
+/// Columns of maxima and sums of exponentials below them that blocks hold all the same: of few rows, in whole vectors; and any
+/// of so few elements in all.
+const QUICK_COLUMN: i64 = 2048;
 const FEW_ELEMENTS: i64 = 16 << 20;
 
 /// A fusion with decided axes, its sizes, and what follows for each operation.
