@@ -7,7 +7,7 @@
 //! `exp(inf - inf)` is. A row without elements has the sum 0.
 
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::{Fusion, FusionBuilder, OpId, OpKind, Operand, Rewriter, TensorId};
+use crate::fusion::{Fusion, FusionBuilder, OpId, OpKind, Operand, Rewriter, TensorId, made_tensor};
 use crate::num::{BinaryOp, ReduceOp, UnaryOp};
 use crate::util::SecondaryMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,9 +75,9 @@ pub(super) fn rewrite(fusion: &Fusion) -> Result<Option<Fusion>> {
             let x = rewriter.tensor(*x)?;
             let pair = reduce_pairs(&mut rewriter.builder, x, axes)?;
             pairs.insert(id, pair);
-            vec![tensor(rewriter.builder.unary(UnaryOp::Real, pair)?)?]
+            vec![made_tensor(rewriter.builder.unary(UnaryOp::Real, pair)?)?]
         } else if let Some(pair) = by_sum.get(&id).and_then(|max| pairs.get(max)) {
-            vec![tensor(rewriter.builder.unary(UnaryOp::Imag, *pair)?)?]
+            vec![made_tensor(rewriter.builder.unary(UnaryOp::Imag, *pair)?)?]
         } else {
             rewriter.keep(op)?
         };
@@ -103,11 +103,4 @@ fn reduce_pairs(b: &mut FusionBuilder, x: TensorId, axes: &[u32]) -> Result<Oper
     let pairs = b.binary(BinaryOp::Complex, Operand::Tensor(x), 1.0)?;
     let axes: Vec<i64> = axes.iter().map(|axis| i64::from(*axis)).collect();
     b.reduce(ReduceOp::MaxSumExp, pairs, &axes, false, None)
-}
-
-fn tensor(made: Operand) -> Result<TensorId> {
-    match made {
-        Operand::Tensor(tensor) => Ok(tensor),
-        Operand::Scalar(scalar) => Err(Diagnostic::bug(format!("the scalar {scalar} was made of a tensor"))),
-    }
 }

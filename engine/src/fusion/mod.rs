@@ -50,7 +50,7 @@ pub use ir::{
 };
 pub use part::{Part, part, plainly_named};
 pub use placement::placements;
-pub(crate) use rewrite::Rewriter;
+pub(crate) use rewrite::{Rewriter, made_tensor};
 pub use rewrite::{Rewritten, permute_outputs};
 pub(crate) use strides::moved as moved_strides;
 pub use strides::{FoundView, find_view, layouts, may_be_view};

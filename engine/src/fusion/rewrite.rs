@@ -316,6 +316,14 @@ impl<'a> Rewriter<'a> {
     }
 }
 
+/// What a builder made, which is a tensor where a tensor was given.
+pub(crate) fn made_tensor(made: Operand) -> Result<TensorId> {
+    match made {
+        Operand::Tensor(tensor) => Ok(tensor),
+        Operand::Scalar(scalar) => Err(Diagnostic::bug(format!("a pass made the scalar {scalar} of a tensor"))),
+    }
+}
+
 /// The fusion with the axes of its outputs in the given orders.
 pub fn permute_outputs(fusion: &Fusion, orders: &[Option<Vec<u32>>]) -> Result<Fusion> {
     let mut rewriter = Rewriter::new(fusion, |tensor, axis| fusion.tensors[tensor].axes[axis].kind)?;

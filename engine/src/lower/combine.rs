@@ -14,6 +14,7 @@
 //! ([`ApproxOp::ExpBelow`]).
 
 use super::facts::Facts;
+use crate::diag::Result;
 use crate::kernel::{ExprId, KernelBuilder};
 use crate::num::{ApproxOp, BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value};
 use crate::schedule::TvId;
@@ -21,14 +22,14 @@ use crate::schedule::TvId;
 /// How a reduction combines values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Combine {
-    pub(super) op: ReduceOp,
+    op: ReduceOp,
     /// Whether it is of pairs `(x, 1)`, and of what is made of these.
-    pub(super) counts: bool,
+    counts: bool,
 }
 
 impl Facts<'_> {
     /// How a reduction combines values.
-    pub(super) fn combine_of(&self, tv: TvId) -> crate::diag::Result<Combine> {
+    pub(super) fn combine_of(&self, tv: TvId) -> Result<Combine> {
         Ok(Combine { op: self.reduce_op(tv)?, counts: self.scheduled.counts_pairs(tv) })
     }
 }

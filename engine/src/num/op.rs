@@ -298,6 +298,14 @@ impl ReduceOp {
             ReduceOp::MaxSumExp => None,
         }
     }
+    /// The same on values of a type: truth values are sums and products of integers that are not 0.
+    pub const fn combine_on(self, dtype: DType) -> Option<BinaryOp> {
+        match (self, dtype) {
+            (ReduceOp::Sum | ReduceOp::Max, DType::Bool) => Some(BinaryOp::LogicalOr),
+            (ReduceOp::Prod | ReduceOp::Min, DType::Bool) => Some(BinaryOp::LogicalAnd),
+            _ => self.combine(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,15 +3,9 @@
 use super::whole::Whole;
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::{self, Args, OpArg};
-use crate::fusion::{AxisKind, FusionBuilder, Operand, Rewriter, Src, TensorId};
+use crate::fusion::{AxisKind, FusionBuilder, Rewriter, Src, TensorId};
 
-/// What a builder made, which is a tensor where a tensor was given.
-pub(super) fn tensor(made: Operand) -> Result<TensorId> {
-    match made {
-        Operand::Tensor(tensor) => Ok(tensor),
-        Operand::Scalar(scalar) => Err(Diagnostic::bug(format!("a pass made the scalar {scalar} of a tensor"))),
-    }
-}
+pub(super) use crate::fusion::made_tensor as tensor;
 
 /// The result of an operation of the table.
 pub(super) fn call(b: &mut FusionBuilder, name: &str, fill: impl FnOnce(Args) -> Args) -> Result<TensorId> {

@@ -73,7 +73,6 @@ impl<'a> OpFacts<'a> {
             bytes.set(id, sizes.fold(tensor.dtype.bytes() as i64, i64::saturating_mul));
         }
         let lies = |tensor: TensorId| argument(fusion, args, tensor);
-        let readers = fusion.readers();
         let (mut online, mut of_online) = (SecondaryMap::new(), SecondaryMap::<OpId, bool>::new());
         let pairs = if with_online { find_max_and_sum(fusion) } else { Vec::new() };
         for pair in pairs.into_iter().filter(|pair| !is_reduced_otherwise(fusion, pair)) {
@@ -85,14 +84,14 @@ impl<'a> OpFacts<'a> {
         for (id, op) in fusion.ops.iter() {
             if let (OpKind::Reduce { axes, .. }, Some(Operand::Tensor(input))) = (&op.kind, op.inputs.first()) {
                 let row = axes.iter().map(|axis| size(*input, *axis as usize)).fold(1i64, i64::saturating_mul);
+                let all = bindings.sizes(fusion, *input).into_iter().fold(1i64, i64::saturating_mul);
                 let run = run_across(fusion, bindings, &lies, id);
                 let across = run.is_some();
                 has_rows_across |= across;
                 let is_held = match run {
                     Some(run) => {
                         // Read once for both and once more, large columns take less time than in blocks that hold them together.
-                        let elements = bindings.sizes(fusion, *input).into_iter().fold(1i64, i64::saturating_mul);
-                        let is_quick = row <= QUICK_COLUMN && run % MAX_ACCESS_BYTES == 0 || elements <= FEW_ELEMENTS;
+                        let is_quick = row <= QUICK_COLUMN && run % MAX_ACCESS_BYTES == 0 || all <= FEW_ELEMENTS;
                         (!of_online[id] || is_quick) && may_share_columns(device, row, run)
                     }
                     None => {
@@ -103,7 +102,6 @@ impl<'a> OpFacts<'a> {
                     }
                 };
                 long_rows.set(id, !is_held);
-                let all = bindings.sizes(fusion, *input).into_iter().fold(1i64, i64::saturating_mul);
                 columns.set(id, across && may_add_columns(row, all / row.max(1)));
             }
         }
@@ -133,7 +131,7 @@ impl<'a> OpFacts<'a> {
             with_product,
             aliases,
             cuts,
-            readers,
+            readers: fusion.readers(),
             returned,
         };
         if libraries {
@@ -188,22 +186,14 @@ impl<'a> OpFacts<'a> {
     /// Whether groups would store differences or exponentials that lie between a maximum and a sum, which then are no
     /// reduction in one go: nobody who reads them can compute them again.
     pub(super) fn stores_online(&self, groups: &Groups<'_>) -> bool {
-        let is_between = |tensor: TensorId| {
-            let mut pairs = self.fusion.ops.ids().filter_map(|op| self.online[op]);
-            pairs.any(|pair| {
-                [pair.difference, pair.exponential].map(|op| self.fusion.ops[op].output()).contains(&tensor)
+        groups.ops.iter().enumerate().any(|(position, ops)| {
+            let pairs = ops.iter().filter_map(|op| self.online[*op]);
+            let mut whole = pairs.filter(|pair| ops.contains(&pair.max) && ops.contains(&pair.sum));
+            whole.any(|pair| {
+                let between = [pair.difference, pair.exponential].map(|op| self.fusion.ops[op].output());
+                groups.results(position).iter().any(|result| between.contains(result))
             })
-        };
-        let has_pair = |ops: &[OpId]| {
-            ops.iter()
-                .filter_map(|op| self.online[*op])
-                .any(|pair| [pair.max, pair.sum].iter().all(|op| ops.contains(op)))
-        };
-        groups
-            .ops
-            .iter()
-            .enumerate()
-            .any(|(position, ops)| has_pair(ops) && groups.results(position).into_iter().any(is_between))
+        })
     }
 
     /// From now on no kernel reduces over rows and columns.
@@ -222,9 +212,7 @@ impl<'a> OpFacts<'a> {
     pub(super) fn key(&self) -> Vec<i64> {
         let bytes = self.fusion.tensors.ids().map(|tensor| self.bytes[tensor]);
         let flags = |op| {
-            let is_online = self.online[op].is_some();
-            let (long, alias, column) = (self.long_rows[op], self.aliases.ops[op], self.columns[op]);
-            i64::from(long) | i64::from(alias) << 1 | i64::from(column) << 2 | i64::from(is_online) << 3
+            i64::from(self.long_rows[op]) | i64::from(self.aliases.ops[op]) << 1 | i64::from(self.columns[op]) << 2
         };
         bytes.chain(self.fusion.ops.ids().map(flags)).collect()
     }

@@ -121,13 +121,7 @@ pub(super) fn kernel(template: &Template, op: ReduceOp, shape: Shape, class: &Ar
     let chunks = i64::from(shape.chunks);
     // Sums go up and down, and what all tiles come to is rounded as often as there are tiles.
     let carried = if op == ReduceOp::Sum && work == DType::F32 { DType::F64 } else { work };
-    let combine = match (op, work) {
-        // Truth values are sums and products of integers that are not 0.
-        (ReduceOp::Sum | ReduceOp::Max, DType::Bool) => Some(BinaryOp::LogicalOr),
-        (ReduceOp::Prod | ReduceOp::Min, DType::Bool) => Some(BinaryOp::LogicalAnd),
-        (op, _) => op.combine(),
-    };
-    let combine = combine.ok_or_else(|| Diagnostic::bug(format!("a scan of {op}")))?;
+    let combine = op.combine_on(work).ok_or_else(|| Diagnostic::bug(format!("a scan of {op}")))?;
     let scan = Scan { combine, work, carried, walk, result, identity, chunks, lanes, parts, rows, items, vector };
     scan.body(&mut b);
     let per_block = b.int(rows);

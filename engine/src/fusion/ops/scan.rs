@@ -14,7 +14,7 @@ use crate::fusion::builder::normal_axis;
 use crate::fusion::infer::shown;
 use crate::fusion::meta::Shape;
 use crate::fusion::{FusionBuilder, OpKind, Operand};
-use crate::num::{BinaryOp, DType, ReduceOp, Value, eval};
+use crate::num::{DType, ReduceOp, Value, eval};
 
 const PARAMS: &[OpParam] =
     &[req("x", OpParamKind::Tensor).py("arg"), req("dim", OpParamKind::Int), opt("init", OpParamKind::Scalar)];
@@ -129,12 +129,7 @@ fn scan_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
         View::from_f64(dtype, sizes, &values)
     } else {
         let mut values = lines.values();
-        let op = match (op, dtype) {
-            // Truth values are sums and products of integers that are not 0.
-            (ReduceOp::Sum | ReduceOp::Max, DType::Bool) => BinaryOp::LogicalOr,
-            (ReduceOp::Prod | ReduceOp::Min, DType::Bool) => BinaryOp::LogicalAnd,
-            (op, _) => op.combine().ok_or_else(|| no_scan(op))?,
-        };
+        let op = op.combine_on(dtype).ok_or_else(|| no_scan(op))?;
         parallel::rows(&mut values, length, &|_, line| prefixes(line, |a, b| eval::binary(op, dtype, a, b)));
         View::from_values(dtype, sizes, &values)
     };

@@ -179,7 +179,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     }
     let padded = fast_extent + if align.is_some() { vector - 1 } else { 0 };
     let vectors = ceil_div(padded, vector).max(1);
-    let has_pairs = scheduled.tensors.ids().any(|tv| scheduled.reduces_pairs(tv));
+    let has_pairs = has_pairs(scheduled);
     let work = Work { vectors, slow: product(&slow), kept: product(&kept), has_rows: !kept.is_empty(), has_pairs };
     let inputs = summary.globals.iter().filter(|tensor| runs(tensor) && !tensor.is_output).count().max(1) as i64;
     let columns = match (misaligned, is_written) {
@@ -232,6 +232,11 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
         spread: spread.map(|spread| spread.blocks),
         min_blocks,
     }
+}
+
+/// Whether maxima are reduced with sums of exponentials below them.
+fn has_pairs(scheduled: &ScheduledFusion) -> bool {
+    scheduled.tensors.ids().any(|tv| scheduled.reduces_pairs(tv))
 }
 
 /// Registers that the sums of one column take.
@@ -379,7 +384,7 @@ fn tile_outer(cx: &CompileCx<'_>, work: &Work, inputs: i64, columns: &Columns) -
 /// Applies the choices.
 pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &ReductionParams) -> Result<()> {
     // What columns are reduced of is read again as a rule, once maxima and sums are known.
-    let is_read_again = !params.inner && builder.state().tensors.ids().any(|tv| builder.state().reduces_pairs(tv));
+    let is_read_again = !params.inner && has_pairs(builder.state());
     let caches = cache_inputs(builder, if is_read_again { caching.of_stores() } else { caching })?;
     let order = if params.inner { split_inner(builder, params)? } else { split_outer(builder, params)? };
     // Stages: within a thread, over the lanes of the vector, over threads and blocks.
