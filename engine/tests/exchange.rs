@@ -136,10 +136,10 @@ fn input(dtype: DType, sizes: &[i64]) -> Arg {
 }
 
 /// Compiles with and without turns for a device of few multiprocessors, so that
-/// blocks take rows in turn, and holds both to the reference. `fewer` tells whether
-/// turns save memory, and `race` whether arrays would race if they were one.
+/// blocks take rows in turn, and holds both to the reference. `expected` are the barriers of
+/// either, and `race` tells whether arrays would race if they were one.
 #[track_caller]
-fn check_turns(fusion: &Fusion, sizes: [i64; 2], race: bool) {
+fn check_turns(fusion: &Fusion, sizes: [i64; 2], expected: [usize; 2], race: bool) {
     let device = DeviceDesc { sm_count: 4, ..DeviceDesc::h200() };
     let args = [input(DType::F32, &sizes)];
     let metas = [args[0].meta()];
@@ -147,7 +147,7 @@ fn check_turns(fusion: &Fusion, sizes: [i64; 2], race: bool) {
     let turns = compiled(fusion, &metas, &device, Some(0)).unwrap();
     let (most, least) = (kernel::shared_bytes(&own), kernel::shared_bytes(&turns));
     assert!(least < most, "{least} of {most} bytes\n{}", kernel::print(&turns));
-    assert_eq!(barriers(&own), barriers(&turns), "turns cost no barrier");
+    assert_eq!([&own, &turns].map(barriers), expected, "{}", kernel::print(&turns));
     for kernel in [&own, &turns] {
         run(fusion, &args, kernel).unwrap_or_else(|error| panic!("{error}\n{}", kernel::print(kernel)));
     }
@@ -175,6 +175,30 @@ fn side_by_side(axis: usize, types: &[&str]) -> Fusion {
     parsed(&lines, &results)
 }
 
+/// Reductions of `x` plus something, all made before any is used, and used for what follows: so many one after the other.
+fn groups(n: usize, groups: usize, types: &[&str]) -> Fusion {
+    let mut lines = Vec::new();
+    let mut value = "%x".to_string();
+    let mut add = |line: String| {
+        lines.push(line);
+        format!("%{}", lines.len() - 1)
+    };
+    for _ in 0..groups {
+        let mut sums = Vec::new();
+        for i in 0..n {
+            let plus = add(format!("add {value}, {i}.5"));
+            let cast = add(format!("cast {plus} {}", types[i % types.len()]));
+            sums.push(add(format!("{} {cast} axes(1) keepdim", KINDS[(i + 1) % KINDS.len()])));
+        }
+        for sum in sums {
+            let cast = add(format!("cast {sum} f32"));
+            let left = add(format!("sub {value}, {cast}"));
+            value = add(format!("mul {left}, 0.25"));
+        }
+    }
+    parsed(&lines, &[value])
+}
+
 /// Each row is held, and each reduction needs the one before it.
 fn one_after_another(n: usize) -> Fusion {
     let mut lines = Vec::new();
@@ -190,16 +214,36 @@ fn one_after_another(n: usize) -> Fusion {
 
 #[test]
 fn turns_in_straight_code() {
-    check_turns(&side_by_side(0, &["f32"; 5]), [40, 64], true);
-    check_turns(&side_by_side(1, &["f32"; 5]), [7, 777], true);
-    check_turns(&side_by_side(1, &["f32", "f64", "i64", "f32", "f64", "i64", "f32"]), [3, 777], false);
+    check_turns(&side_by_side(0, &["f32"; 5]), [40, 64], [25, 25], true);
+    check_turns(&side_by_side(1, &["f32"; 5]), [7, 777], [1, 3], true);
+    check_turns(&side_by_side(1, &["f32", "f64", "i64", "f32", "f64", "i64", "f32"]), [3, 777], [1, 4], true);
 }
 
 #[test]
 fn turns_of_rows_in_turn() {
     for n in 2..=5 {
-        check_turns(&one_after_another(n), [97, 1501], true);
+        check_turns(&one_after_another(n), [97, 1501], [n, n], true);
     }
+}
+
+#[test]
+fn reductions_that_need_no_other_wait_together() {
+    let device = DeviceDesc { sm_count: 4, ..DeviceDesc::h200() };
+    let mut saved = 0;
+    for (sizes, types) in [([5, 1501], vec!["f32"]), ([97, 1501], vec!["f32"]), ([97, 1501], vec!["f32", "f64", "i64"])]
+    {
+        for (n, number) in [(2, 1), (3, 1), (5, 1), (2, 2), (3, 3), (5, 2)] {
+            let fusion = groups(n, number, &types);
+            let args = [input(DType::F32, &sizes)];
+            let metas = [args[0].meta()];
+            for room in [None, Some(0)] {
+                let kernel = compiled(&fusion, &metas, &device, room).unwrap();
+                run(&fusion, &args, &kernel).unwrap_or_else(|error| panic!("{error}\n{}", kernel::print(&kernel)));
+                saved += usize::from(barriers(&kernel) < n * number);
+            }
+        }
+    }
+    assert!(saved > 18, "{saved} of 36 kernels have fewer barriers than reductions");
 }
 
 /// Two reductions of the rows of one tensor, each in loops of its own over `loops`

@@ -37,7 +37,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("softmax_backward", 88, 46),
     ("softmax_outer", 47, 30),
     ("layer_norm", 113, 67),
-    ("layer_norm_backward", 129, 71),
+    ("layer_norm_backward", 154, 98),
     ("rms_norm", 95, 44),
     ("rms_norm_residual", 87, 42),
     ("block_epilogue", 98, 57),

@@ -10,16 +10,16 @@
 //! bring threads back to it, and two copies take turns there: the barrier within one
 //! iteration's exchange separates two uses of one copy.
 //!
-//! Where that is too much ([`Sharing::Turns`]), exchanges share: of each element
-//! type there are two buffers, as large as the largest user, and exchanges take
-//! them in turn. (One arena of bytes for all types would need accesses of one
-//! memory under two types, which kernels do not have.) If two uses of a buffer have
-//! another exchange between them, its barrier separates them:
+//! Where that is too much ([`Sharing::Turns`]), exchanges share. Those that are written before any of them is read
+//! share a barrier and are a *group* (`together` makes them), mostly of one. For each element type, and each exchange of
+//! it in a group, there are two buffers, as large as the largest user, and groups take them in turn. (One arena of bytes
+//! for all types would need accesses of one memory under two types, which kernels do not have.) If two uses of a buffer have
+//! another group between them, its barrier separates them:
 //!
 //! * in straight code, taking turns is enough;
-//! * in a loop, the first exchange of the body has two copies of memory that no
+//! * in a loop, the first group of the body has two copies of memory that no
 //!   other exchange of the loop uses, and iterations take them in turn: it stands
-//!   between the last exchange of one iteration and the second of the next, and the
+//!   between the last group of one iteration and the second of the next, and the
 //!   others take turns as ever.
 //!
 //! In nested loops turns are not regular, and there are no copies.
@@ -77,10 +77,10 @@ pub(super) struct Shared {
 /// Which of the buffers of a type that exchanges share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Slot {
-    /// One of the two that take turns.
-    Turn(bool),
-    /// That of the first exchange in a loop's body: two copies.
-    First,
+    /// Those of the group whose turn it is, by their number among those of their type.
+    Turn(bool, u32),
+    /// Those of the first group in a loop's body, in two copies each.
+    First(u32),
 }
 
 /// Gives all tensors and exchanges of a tree their memory.
@@ -95,7 +95,8 @@ pub(super) fn alloc(facts: &Facts<'_>, tree: &mut LoopTree, sharing: Sharing) ->
         sharing,
         shared: &mut storage.shared,
         buffers: BTreeMap::new(),
-        turn: false,
+        group: Group { turn: true, is_read: true, is_first: false },
+        numbers: BTreeMap::new(),
         loops: Vec::new(),
         first_taken: false,
     };
@@ -134,12 +135,23 @@ struct Exchanges<'a> {
     sharing: Sharing,
     shared: &'a mut PrimaryMap<SharedId, Shared>,
     buffers: BTreeMap<(DType, Slot), SharedId>,
-    /// Whose turn it is.
-    turn: bool,
+    group: Group,
+    /// Exchanges of each type in the group.
+    numbers: BTreeMap<DType, u32>,
     /// The axes of the open loops.
     loops: Vec<AxisId>,
-    /// Whether the open outermost loop has had its first exchange.
+    /// Whether the open outermost loop has had its first group.
     first_taken: bool,
+}
+
+/// The exchanges that were written last, before any of them is read.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    turn: bool,
+    /// Whether one has been read: then no other is of them.
+    is_read: bool,
+    /// Whether they are the first of a loop's body.
+    is_first: bool,
 }
 
 impl Exchanges<'_> {
@@ -150,6 +162,11 @@ impl Exchanges<'_> {
             {
                 self.place(tree, exchange);
             }
+            let reads = matches!(
+                tree.nodes[*node],
+                Node::Reduce { step: Step::ReadWarps { .. } | Step::HalveRows { .. } | Step::ReadRows { .. }, .. }
+            );
+            self.group.is_read |= reads;
             let repeats = match &tree.nodes[*node] {
                 Node::Loop { own, .. } if self.facts.repeats(*own) => Some(own.axis),
                 _ => None,
@@ -171,17 +188,23 @@ impl Exchanges<'_> {
 
     fn place(&mut self, tree: &mut LoopTree, exchange: ExchangeId) {
         let shares = self.sharing == Sharing::Turns;
+        if self.group.is_read {
+            let is_first = self.loops.len() == 1 && !self.first_taken;
+            self.first_taken |= is_first;
+            self.group = Group { turn: !self.group.turn, is_read: false, is_first };
+            self.numbers.clear();
+        }
+        let Group { turn, is_first, .. } = self.group;
         let exchange = &mut tree.exchanges[exchange];
+        let number = *self.numbers.entry(exchange.dtype).and_modify(|number| *number += 1).or_insert(0);
         let place = match *self.loops.as_slice() {
-            [axis] if !shares || !self.first_taken => {
-                self.first_taken = true;
-                let shared = self.buffer(&exchange.name, exchange.dtype, Slot::First, 2 * exchange.len);
+            [axis] if !shares || is_first => {
+                let slot = Slot::First(number);
+                let shared = self.buffer(&exchange.name, exchange.dtype, slot, 2 * exchange.len);
                 ExchangePlace { shared, turns: Some(axis) }
             }
             _ => {
-                let slot = Slot::Turn(self.turn);
-                self.turn = !self.turn;
-                let shared = self.buffer(&exchange.name, exchange.dtype, slot, exchange.len);
+                let shared = self.buffer(&exchange.name, exchange.dtype, Slot::Turn(turn, number), exchange.len);
                 ExchangePlace { shared, turns: None }
             }
         };

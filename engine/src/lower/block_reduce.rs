@@ -3,7 +3,8 @@
 //! Along `threadIdx.x`: a butterfly of warp shuffles leaves each warp's result
 //! in all its lanes. With several warps a row, lane 0 of each writes it to
 //! shared memory, and after a barrier every thread combines the row's partial
-//! results in the same order. So all threads end with the same bits.
+//! results in the same order. So all threads end with the same bits; but where lane 0
+//! alone stores a batch, only the first warp combines.
 //!
 //! Along `threadIdx.y`: values are written to shared memory and combined by
 //! halving, with a barrier per step; then all threads of a column read row 0. Where a
@@ -53,7 +54,10 @@ impl Lowering<'_> {
             }
             Step::ReadWarps { exchange, warps } => {
                 let memory = self.exchange_memory(tree, exchange)?;
-                self.read_warps(&batch, warps, memory)?;
+                match self.facts.is_for_first_lane(tv)? {
+                    true => self.read_by_first_warps(&batch, warps, memory)?,
+                    false => self.read_warps(&batch, warps, memory)?,
+                }
             }
             Step::WriteRows { exchange, of } => {
                 let memory = self.exchange_memory(tree, exchange)?;
@@ -262,6 +266,18 @@ impl Lowering<'_> {
                 lowering.combine_into(batch, index, value);
             });
         }
+        Ok(())
+    }
+
+    /// The same where lane 0 of a row alone has use for the results: other warps than its own read nothing.
+    fn read_by_first_warps(&mut self, batch: &Batch, warps: i64, memory: (BufId, ExprId)) -> Result<()> {
+        let x = self.thread_index(Dim::X);
+        let warp_size = self.i32(WARP);
+        let condition = self.b.exprs().lt(x, warp_size);
+        self.b.open();
+        self.read_warps(batch, warps, memory)?;
+        let then = self.b.close();
+        self.b.emit(crate::kernel::StmtKind::If { condition, then, otherwise: Vec::new() });
         Ok(())
     }
 

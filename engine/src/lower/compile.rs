@@ -9,11 +9,16 @@ use super::pipeline::pipeline;
 use super::place::place;
 use super::predicate::predicate;
 use super::sync::sync;
+use super::together::together;
 use super::tree::{Node, NodeId};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{self, IndexOp, Kernel, Launch};
 use crate::schedule::{ArgClass, ParallelType, ScheduledFusion, TvId};
 use crate::util::Hash128;
+
+/// Reductions of a block that wait together where each has memory of its own, and where they share it.
+const MOST_TOGETHER: usize = 8;
+const MOST_SHARING: usize = 2;
 
 /// Lowers a scheduled fusion. The kernel's name is `scheduler_fusion_hash`.
 pub fn lower(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str) -> Result<Kernel> {
@@ -37,6 +42,8 @@ fn lower_as(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str, shar
     let outside = Outside::new(&facts);
     predicate(&facts, &outside, &mut tree)?;
     pipeline(&facts, &mut tree);
+    let most = if sharing == Sharing::Own { MOST_TOGETHER } else { MOST_SHARING };
+    together(&facts, &mut tree, most);
     let storage = alloc(&facts, &mut tree, sharing)?;
     sync(&facts, &storage, &mut tree)?;
     let mut lowering = Lowering::new(&facts, scheduler, outside, storage);

@@ -315,6 +315,34 @@ impl<'a> Facts<'a> {
         }
     }
 
+    /// Whether a batch that is combined along `threadIdx.x` ends in stores alone that lane 0 of each row makes. A
+    /// batch of one value is named where all threads see it.
+    pub(super) fn is_for_first_lane(&self, tv: TvId) -> Result<bool> {
+        if self.is_single(tv) || self.cross_thread(tv).blocks {
+            return Ok(false);
+        }
+        let mut open = vec![tv];
+        while let Some(tv) = open.pop() {
+            for &user in &self.consumers[tv] {
+                let data = &self.scheduled.tensors[user];
+                if self.is_global(user) {
+                    let foreign = self.scheduled.foreign_axes(user)?.axes;
+                    let is_first = |own: &Loop| {
+                        own.parallel == ParallelType::Tidx && foreign.iter().any(|it| it.at_zero && it.axis == own.axis)
+                    };
+                    if !data.loops.iter().any(is_first) {
+                        return Ok(false);
+                    }
+                } else if data.memory == Memory::Local && !self.scheduled.is_reduction(user) {
+                    open.push(user);
+                } else {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
     /// Rows of threads along `y` that lie in one warp, where they fill warps.
     pub(super) fn rows_of_warp(&self) -> Result<i64> {
         let [x, y, z] = [

@@ -8,9 +8,10 @@
 //! 2. `predicate`: where tests and repairs are needed, from what `outside` knows of registers
 //!    outside a tensor;
 //! 3. `pipeline`: loops that load some iterations ahead;
-//! 4. `alloc`: arrays of registers and shared memory, and who uses them in turn;
-//! 5. `sync`: barriers, from hazards between threads;
-//! 6. `emit`: one walk, which makes statements.
+//! 4. `together`: reductions that share a barrier;
+//! 5. `alloc`: arrays of registers and shared memory, and who uses them in turn;
+//! 6. `sync`: barriers, from hazards between threads;
+//! 7. `emit`: one walk, which makes statements.
 //!
 //! A pass decides by the schedule alone. What takes expressions is asked for by `emit`, node by node:
 //!
@@ -47,6 +48,7 @@ mod ring;
 mod scalars;
 mod sync;
 mod tile;
+mod together;
 mod tree;
 mod vector;
 

@@ -127,7 +127,7 @@ pub(super) enum Step {
     Shuffle { width: i64 },
     /// Lane 0 of each warp writes its values; `warps` are a row.
     WriteWarps { exchange: ExchangeId, warps: i64 },
-    /// Every thread combines what the warps of its row wrote.
+    /// Every thread combines what the warps of its row wrote; where lane 0 alone has use for it, the first warp does.
     ReadWarps { exchange: ExchangeId, warps: i64 },
     /// Combines among the rows of a warp, so many, of `width` lanes each.
     ShuffleRows { width: i64, rows: i64 },

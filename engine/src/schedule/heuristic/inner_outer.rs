@@ -1,30 +1,30 @@
 //! Reductions over rows and over columns of the same tensors: gradients of a normalisation.
 //!
-//! Rows are taken in turn by as many blocks as run at once. Each block holds a row in the registers of its threads, as
-//! `norm_inner` does, and adds what it has of the columns up in registers too, a sum for each element that a thread
-//! holds. When all rows are done, blocks leave their sums in memory of the device, wait for each other, and add those of
-//! all blocks: then a block has a part of the columns, and its threads one block's sums each. So memory is read once,
-//! where two kernels would read it twice.
+//! Rows are taken in turn by as many blocks as run at once. Each block holds a row, or several short ones at once, in the
+//! registers of its threads, as `norm_inner` does, and adds what it has of the columns up in registers too, a sum for each
+//! element that a thread holds. When all rows are done, a block adds up what it has of several rows at once; blocks leave
+//! their sums in memory of the device, wait for each other, and add those of all blocks: then a block has a part of the
+//! columns, and its threads one block's sums each. So memory is read once, where two kernels would read it twice.
 //!
 //! What differs from row to row comes through a ring in shared memory, two rows ahead, which leaves the registers to sums.
+//! No asynchronous copy moves two bytes: what has vectors of no more, as rows at odd places do, is loaded one row ahead into
+//! registers instead.
 //!
 //! Afterwards what ran over blocks runs over threads, and the other way round: a thread adds up the sums of each
-//! `threads`-th block, for the vectors of `threads / groups` threads of a row; there are as many groups as blocks at most.
+//! `threads * at_once`-th block, for the vectors of `threads / groups` threads of a row; there are as many groups as blocks at
+//! most.
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
+use super::column_ways::{Row, STAGES, Way, ways};
 use super::coverage;
-use super::norm_inner::{along_row, is_cheap};
+use super::norm_inner::{along_row, is_cheap, prefetch_rows};
 use super::recompute::{recompute, recompute_in_loop};
-use super::residency::{ElementBytes, REGISTER_BYTES, is_load};
+use super::residency::{REGISTER_BYTES, is_load};
 use super::structure::Side;
 use super::summary::GlobalTensor;
-use super::tile::{
-    Caching, IDLE_COST, WARP, block_sizes, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all,
-    oddity, vector_width,
-};
+use super::tile::{Caching, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, vector_width};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::MAX_ACCESS_BYTES;
-use crate::options::DeviceDesc;
 use crate::schedule::{AxisId, Compute, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub(super) const HEURISTIC: Heuristic = Heuristic {
     accepts: |problem, scheduled| {
         coverage::check_direct(scheduled)?;
         let shape = shape_of(problem, scheduled)?;
-        match ways(problem, &shape).is_empty() {
+        match ways(problem.cx.device, &shape.one).is_empty() {
             true => Err(Refusal::Pattern("no block holds a row and what it adds up of the columns".to_string())),
             false => Ok(()),
         }
@@ -42,37 +42,8 @@ pub(super) const HEURISTIC: Heuristic = Heuristic {
     choose: |problem, scheduled| params(problem, scheduled).map(Params::InnerOuter),
 };
 
-/// Stages of the ring in which rows come.
-const STAGES: u32 = 3;
-/// Registers of a thread whatever it holds.
-const FIXED: i64 = 40;
-/// More of them no thread is given.
-const MOST_REGISTERS: i64 = 200;
-/// Shared memory that is left to reductions.
-const EXCHANGE: i64 = 8 << 10;
-/// Vectors that a thread holds.
-const MOST_BATCH: i64 = 4;
-/// Rows that a block takes at least.
-const FEWEST_TURNS: i64 = 4;
-/// Elements of rows that may be worth it.
-const SHORTEST_ROW: i64 = 256;
-const LONGEST_ROW: i64 = 16 << 10;
-/// Rows below which the sums of all blocks are too much beside them.
-const FEWEST_ROWS: i64 = 1024;
-/// Bytes of a single number that an asynchronous copy moves.
-const LEAST_COPIED: usize = 4;
-/// Registers more of a thread where the threads' vectors are not exactly the row, or threads not the blocks.
-const MASKED: i64 = 14;
-/// Elements that a thread may have without a loss.
-const FEW_ELEMENTS: i64 = 16;
-/// Threads of a multiprocessor below which nobody computes while one waits.
-const FEW_THREADS: i64 = 512;
-
-/// Whether columns of so many rows may be added up while rows of so many elements are held: what a program that is cut
-/// asks before it is known what else a kernel does.
-pub fn may_add_columns(rows: i64, row: i64) -> bool {
-    rows >= FEWEST_ROWS && (SHORTEST_ROW..=LONGEST_ROW).contains(&row)
-}
+/// Bytes that an asynchronous copy moves at least.
+const LEAST_COPIED: i64 = 4;
 
 /// The choices.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -81,56 +52,37 @@ pub(super) struct InnerOuterParams {
     rows: Vec<AxisId>,
     row: Vec<AxisId>,
     vector: i64,
+    /// Whether some of a row is loaded a row ahead into registers, as no asynchronous copy moves it.
+    is_ahead: bool,
     way: Way,
     /// Whether the threads' vectors are exactly the row, and the blocks divide the rows.
     exact: bool,
     exact_rows: bool,
 }
 
-/// Who holds a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Way {
-    /// Vectors that a thread holds.
-    batch: i64,
-    threads: i64,
-    /// Blocks, and how many should fit a multiprocessor.
-    blocks: i64,
-    per_sm: i64,
-}
-
-impl Way {
-    /// Blocks that take columns.
-    fn groups(&self) -> i64 {
-        let fewest = ceil_div(self.threads, self.blocks);
-        let shares = (fewest..self.threads).find(|shares| self.threads % shares == 0);
-        self.threads / shares.unwrap_or(self.threads)
-    }
-}
-
 impl std::fmt::Display for InnerOuterParams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Way { batch, threads, blocks, per_sm } = self.way;
-        write!(f, "vector {} batch {batch} threads {threads} blocks {blocks} {per_sm} per_sm", self.vector)
+        let Way { batch, threads, at_once, blocks, per_sm } = self.way;
+        write!(f, "vector {} batch {batch} threads {threads}", self.vector)?;
+        if at_once > 1 {
+            write!(f, "x{at_once}")?;
+        }
+        write!(f, " blocks {blocks} {per_sm} per_sm{}", if self.is_ahead { " ahead" } else { "" })
     }
 }
 
 /// What of the fusion's dimensions are rows.
-struct Shape<'a> {
+struct Shape {
     /// Dimensions of rows, and along them, slowest first.
     rows: Vec<AxisId>,
     row: Vec<AxisId>,
-    vector: i64,
-    /// Number of rows, and elements of one.
-    extents: [i64; 2],
-    side: &'a Side,
-    /// Registers that the sums of one column take, and sums of a row.
-    sums: i64,
-    row_sums: i64,
+    /// What one of them is.
+    one: Row,
 }
 
 /// Finds the rows; refused where the fusion does something else.
-fn shape_of<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion) -> Result<Shape<'a>, Refusal> {
-    let &Problem { summary, sizes, .. } = problem;
+fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape, Refusal> {
+    let summary = problem.summary;
     coverage::check_plain(scheduled)?;
     let refused = |what: &str| Err(Refusal::Pattern(what.to_string()));
     let Some(mixed) = &summary.structure.mixed else {
@@ -153,27 +105,68 @@ fn shape_of<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion) -> Result<Sh
     if rows.iter().any(|root| side.reduced.contains(root)) || collapse(summary, row).len() != 1 {
         return refused("rows are not one run of memory");
     }
-    let over = |tv: TvId| reduced_over(scheduled, tv);
     let columns: BTreeSet<AxisId> = rows.iter().copied().collect();
-    let is_sum = |tv: &TvId| over(*tv).is_some_and(|over| over == columns);
-    let sums: Vec<TvId> = scheduled.tensors.ids().filter(is_sum).collect();
+    let over = |tv: TvId| reduced_over(scheduled, tv);
+    let sums: Vec<TvId> = scheduled.tensors.ids().filter(|tv| over(*tv).is_some_and(|over| over == columns)).collect();
     if let Some(reason) = behind_sums(scheduled, &sums, &columns) {
         return Err(Refusal::Pattern(reason));
     }
+    let row_sums = scheduled.tensors.ids().filter(|tv| over(*tv).is_some_and(|over| over == side.reduced)).count();
+    let (rows, row) = (rows.to_vec(), row.to_vec());
+    let one = row_of(problem, scheduled, side, [&rows, &row], &sums, row_sums as i64);
+    Ok(Shape { rows, row, one })
+}
+
+/// What a row along some dimensions is.
+fn row_of(
+    problem: &Problem<'_>,
+    scheduled: &ScheduledFusion,
+    side: &Side,
+    [rows, row]: [&[AxisId]; 2],
+    sums: &[TvId],
+    row_sums: i64,
+) -> Row {
+    let &Problem { summary, sizes, .. } = problem;
     let extent = |roots: &[AxisId]| roots.iter().fold(1i64, |n, root| n.saturating_mul(sizes.extent(scheduled, *root)));
-    let extents = [extent(rows), extent(row)];
+    let length = extent(row);
     let runs = |tensor: &GlobalTensor| row.last().is_some_and(|last| tensor.is_innermost(*last));
-    let vector = vector_width(summary, |tensor| runs(tensor) && has_all(tensor));
-    let widest = |tensor: &GlobalTensor| vector.min(MAX_ACCESS_BYTES / tensor.bytes);
-    let aligned = summary.globals.iter().filter(|tensor| runs(tensor)).all(|t| t.rows_aligned(widest(t), row.len()));
-    if !aligned || !divides(vector, extents[1]) {
-        return refused("rows start at odd places");
+    let is_row = |tensor: &&GlobalTensor| {
+        let has = |roots: &[AxisId]| roots.iter().any(|root| tensor.order.contains(root));
+        has(rows) && has(row)
+    };
+    let aligned = |vector: i64| {
+        let is_aligned =
+            |tensor: &GlobalTensor| tensor.rows_aligned(vector.min(MAX_ACCESS_BYTES / tensor.bytes), row.len());
+        divides(vector, length) && summary.globals.iter().filter(|tensor| runs(tensor)).all(is_aligned)
+    };
+    let widest = vector_width(summary, |tensor| runs(tensor) && is_row(&tensor));
+    let vectors = std::iter::successors(Some(widest), |vector| Some(vector / 2)).take_while(|vector| *vector > 1);
+    let vector = vectors.into_iter().find(|vector| aligned(*vector)).unwrap_or(1);
+    let all = || summary.globals.iter().filter(is_row);
+    let read = |copied: bool| {
+        let inputs = all().filter(|tensor| !tensor.is_output);
+        inputs.map(|tensor| tensor.bytes).filter(|bytes| is_copied(vector * bytes) == copied).sum()
+    };
+    let bytes = |tv: &TvId| scheduled.tensors[*tv].dtype.bytes() as i64;
+    Row {
+        number: extent(rows),
+        length,
+        vector,
+        widest: all().map(|tensor| tensor.bytes).max().unwrap_or(1),
+        ring: read(true),
+        ahead: read(false),
+        moved: all().map(|tensor| tensor.bytes).sum(),
+        early: side.held.early,
+        parameters: side.held.parameters_read,
+        sums: sums.iter().map(|tv| ceil_div(bytes(tv), REGISTER_BYTES)).sum(),
+        widest_sum: sums.iter().map(bytes).max().unwrap_or(REGISTER_BYTES),
+        row_sums,
     }
-    let registers = |tv: &TvId| ceil_div(scheduled.tensors[*tv].dtype.bytes() as i64, REGISTER_BYTES);
-    let row_sums =
-        scheduled.tensors.ids().filter(|tv| over(*tv).is_some_and(|over| over == side.reduced)).count() as i64;
-    let sums = sums.iter().map(registers).sum();
-    Ok(Shape { rows: rows.to_vec(), row: row.to_vec(), vector, extents, side, sums, row_sums })
+}
+
+/// Whether asynchronous copies move so many bytes.
+fn is_copied(bytes: i64) -> bool {
+    bytes >= LEAST_COPIED
 }
 
 /// The root axes over which a tensor is reduced, if it is.
@@ -220,94 +213,25 @@ fn descendants(scheduled: &ScheduledFusion, of: &[TvId]) -> BTreeSet<TvId> {
     found
 }
 
-/// The ways to hold rows, each with the thousandths of the time that it loses.
-fn ways(problem: &Problem<'_>, shape: &Shape<'_>) -> Vec<(i64, Way)> {
-    let [rows, row] = shape.extents;
-    if !may_add_columns(rows, row) {
-        return Vec::new();
-    }
-    let vectors = row / shape.vector;
-    let device = problem.cx.device;
-    let tiles = (1..=MOST_BATCH)
-        .flat_map(|batch| block_sizes(ceil_div(vectors, batch)).map(move |threads| (batch, threads)))
-        .filter(|(_, threads)| *threads <= i64::from(device.max_threads_per_block));
-    tiles.flat_map(|(batch, threads)| weigh(device, shape, batch, threads)).collect()
-}
-
-/// The ways with so many threads: with as many blocks as have the registers by the model, and with one more if it may
-/// have them, each with its cost.
-fn weigh(device: &DeviceDesc, shape: &Shape<'_>, batch: i64, threads: i64) -> Vec<(i64, Way)> {
-    let [rows, row] = shape.extents;
-    let elements = batch * shape.vector;
-    let sms = i64::from(device.sm_count);
-    let idle = (threads * elements - row) * IDLE_COST / row;
-    // What each row costs whatever a thread has of it.
-    let single = if batch == 1 { 200 * (shape.row_sums - 1).max(0) } else { 0 };
-    let many = (elements - FEW_ELEMENTS).max(0) * 3;
-    let long = (threads - 8 * WARP).max(0) / 16;
-    let of_tile = idle + single + many + long + oddity(threads) + oddity(batch);
-    let mut ways: Vec<(i64, Way)> = Vec::new();
-    for tight in [0, 40] {
-        let registers = registers(shape, elements, threads * elements != row);
-        let registers = if tight > 0 { registers - registers / 10 } else { registers };
-        let per_sm = blocks_of_sm(device, shape, threads, elements, registers).min(rows / FEWEST_TURNS / sms);
-        let blocks = blocks_of(per_sm * sms, threads);
-        if blocks == 0 || ways.iter().any(|(_, way)| way.per_sm >= per_sm) {
-            continue;
-        }
-        let few = (FEW_THREADS - per_sm * threads).max(0) / 4;
-        let alone = if per_sm == 1 { 50 } else { 0 };
-        let uneven = (ceil_div(rows, blocks) * blocks - rows) * 1000 / rows;
-        ways.push((of_tile + few + alone + uneven / 2 + tight, Way { batch, threads, blocks, per_sm }));
-    }
-    ways
-}
-
-/// Registers of a thread that holds so many elements. (Fitted to the assembler's figures.)
-fn registers(shape: &Shape<'_>, elements: i64, masked: bool) -> i64 {
-    let ElementBytes { early, parameters_read, .. } = shape.side.held;
-    let held = shape.sums * REGISTER_BYTES + early + parameters_read;
-    FIXED + if masked { MASKED } else { 0 } + elements * held / REGISTER_BYTES
-}
-
-/// Blocks that fit a multiprocessor.
-fn blocks_of_sm(device: &DeviceDesc, shape: &Shape<'_>, threads: i64, elements: i64, registers: i64) -> i64 {
-    let shared = i64::from(STAGES) * threads * elements * shape.side.held.read + EXCHANGE;
-    if registers > MOST_REGISTERS || shared > i64::from(device.shared_per_block) {
-        return 0;
-    }
-    let fit = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);
-    // Sums of as many blocks as threads: others are tested for.
-    let lone = i64::from(device.resident_blocks(fit(threads), fit(registers), fit(shared)));
-    let blocks = blocks_of(lone * i64::from(device.sm_count), threads);
-    let tested = registers + if blocks % threads == 0 { 0 } else { MASKED };
-    i64::from(device.resident_blocks(fit(threads), fit(tested), fit(shared)))
-}
-
-/// Blocks of so many places: threads that have no block's sums to add, or few of them one more, are not worth a few
-/// blocks.
-fn blocks_of(places: i64, threads: i64) -> i64 {
-    if places % threads <= places / 32 { places - places % threads } else { places }
-}
-
 /// Chooses for the given sizes.
 fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<InnerOuterParams> {
     let refused = || Diagnostic::bug("rows and columns that were accepted, and no way to hold them");
-    let shape = shape_of(problem, scheduled).map_err(|_| refused())?;
-    let mut ways = ways(problem, &shape);
+    let Shape { rows, row, one } = shape_of(problem, scheduled).map_err(|_| refused())?;
+    let mut ways = ways(problem.cx.device, &one);
     ways.sort_by_key(|(cost, _)| *cost);
     let place = problem.cx.options.tuning.get("inner_outer.choice").copied().unwrap_or(0);
     let place = usize::try_from(place).unwrap_or(0).min(ways.len().saturating_sub(1));
     let (_, way) = ways.into_iter().nth(place).ok_or_else(refused)?;
-    let Shape { rows, row, vector, extents, .. } = shape;
-    let exact = extents[1] == way.threads * way.batch * vector;
-    Ok(InnerOuterParams { rows, row, vector, way, exact, exact_rows: extents[0] % way.blocks == 0 })
+    let exact = one.length == way.threads * way.batch * one.vector;
+    let exact_rows = one.number % (way.blocks * way.at_once) == 0;
+    Ok(InnerOuterParams { rows, row, vector: one.vector, is_ahead: one.ahead > 0, way, exact, exact_rows })
 }
 
 /// Axes while rows are taken.
 struct RowAxes {
-    /// Blocks, and threads of a row.
+    /// Blocks, their rows at once if several, and threads of a row.
     block: AxisId,
+    at_once: Option<AxisId>,
     thread: AxisId,
     /// Rows of a block.
     turn: AxisId,
@@ -318,9 +242,10 @@ struct RowAxes {
 
 /// What is made of blocks and threads when all rows are done: they change places.
 struct ColumnAxes {
-    /// Blocks as threads, of which each has several.
+    /// Blocks as threads, of which each has several: along those of a row, and along rows at once.
     stack: AxisId,
     lane: AxisId,
+    lane_row: Option<AxisId>,
     /// Threads of a row as blocks, of which each has several.
     share: Option<AxisId>,
     group: AxisId,
@@ -337,6 +262,9 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &In
     let columns = split_anew(builder, params, &rows)?;
     for sum in sums {
         builder.rfactor(sum, &[columns.stack])?;
+        if columns.lane_row.is_some() {
+            builder.rfactor(sum, &[columns.lane])?;
+        }
     }
     let later = split_off_columns(builder, &workspaces)?;
     for tv in builder.state().tensors.ids().collect::<Vec<_>>() {
@@ -356,19 +284,28 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &In
     for load in ring {
         builder.circular_buffer(load, STAGES)?;
     }
-    Ok(())
+    if params.is_ahead { load_ahead(builder, &later, rows.turn) } else { Ok(()) }
+}
+
+/// Loads the next row into registers while this one is worked on.
+fn load_ahead(builder: &mut ScheduleBuilder, later: &BTreeSet<TvId>, turn: AxisId) -> Result<()> {
+    let state = builder.state();
+    let is_row = |tv: &TvId| is_load(state, *tv) && state.tensors[*tv].memory == Memory::Local && !later.contains(tv);
+    let loads: Vec<TvId> = state.tensors.ids().filter(is_row).collect();
+    prefetch_rows(builder, &loads, Some(turn))
 }
 
 impl RowAxes {
     fn loops(&self) -> Vec<Loop> {
         let order = [
-            (self.block, ParallelType::Bidx),
-            (self.thread, ParallelType::Tidx),
-            (self.turn, ParallelType::Serial),
-            (self.batch, ParallelType::Unroll),
-            (self.element, ParallelType::Vectorize),
+            (Some(self.block), ParallelType::Bidx),
+            (self.at_once, ParallelType::Tidy),
+            (Some(self.thread), ParallelType::Tidx),
+            (Some(self.turn), ParallelType::Serial),
+            (Some(self.batch), ParallelType::Unroll),
+            (Some(self.element), ParallelType::Vectorize),
         ];
-        order.map(|(axis, parallel)| Loop { axis, parallel }).to_vec()
+        loops_of(order)
     }
 }
 
@@ -376,14 +313,19 @@ impl ColumnAxes {
     fn loops(&self, rows: &RowAxes) -> Vec<Loop> {
         let order = [
             (Some(self.group), ParallelType::Bidx),
+            (self.lane_row, ParallelType::Tidy),
             (Some(self.lane), ParallelType::Tidx),
             (self.share, ParallelType::Serial),
             (Some(self.stack), ParallelType::Serial),
             (Some(rows.batch), ParallelType::Unroll),
             (Some(rows.element), ParallelType::Vectorize),
         ];
-        order.into_iter().filter_map(|(axis, parallel)| Some(Loop { axis: axis?, parallel })).collect()
+        loops_of(order)
     }
+}
+
+fn loops_of<const N: usize>(order: [(Option<AxisId>, ParallelType); N]) -> Vec<Loop> {
+    order.into_iter().filter_map(|(axis, parallel)| Some(Loop { axis: axis?, parallel })).collect()
 }
 
 /// Of some loops those over threads and blocks, and those on which a tensor depends, or over which it is reduced.
@@ -400,7 +342,8 @@ fn ring_of_rows(builder: &mut ScheduleBuilder, params: &InnerOuterParams) -> Res
     let state = builder.state();
     let has = |tv: TvId, axes: &[AxisId]| state.tensors[tv].indexed().any(|axis| axes.contains(&axis));
     let is_row = |tv: &TvId| {
-        let is_copied = has(*tv, &params.row) || state.tensors[*tv].dtype.bytes() >= LEAST_COPIED;
+        let together = if has(*tv, &params.row) { params.vector } else { 1 };
+        let is_copied = is_copied(together * state.tensors[*tv].dtype.bytes() as i64);
         is_load(state, *tv) && has(*tv, &params.rows) && is_copied
     };
     let loads: Vec<TvId> = state.tensors.ids().filter(is_row).collect();
@@ -418,20 +361,29 @@ fn split(builder: &mut ScheduleBuilder, params: &InnerOuterParams) -> Result<Row
     let Way { batch, threads, blocks, .. } = params.way;
     let (vectors, element) = builder.split(row, params.vector, true)?;
     let (batch, thread) = builder.split_cover(vectors, batch, threads, params.exact)?;
-    let (turn, block) = builder.split(rows, blocks, params.exact_rows)?;
-    Ok(RowAxes { block, thread, turn, batch, element })
+    let (turn, part) = builder.split(rows, blocks * params.way.at_once, params.exact_rows)?;
+    let (block, at_once) = match params.way.at_once {
+        1 => (part, None),
+        several => builder.split(part, several, true).map(|(block, at_once)| (block, Some(at_once)))?,
+    };
+    Ok(RowAxes { block, at_once, thread, turn, batch, element })
 }
 
 fn split_anew(builder: &mut ScheduleBuilder, params: &InnerOuterParams, rows: &RowAxes) -> Result<ColumnAxes> {
     let Way { threads, blocks, .. } = params.way;
-    let stacks = ceil_div(blocks, threads);
-    let (stack, lane) = builder.split_cover(rows.block, stacks, threads, blocks % threads == 0)?;
+    let of_block = params.way.of_block();
+    let stacks = ceil_div(blocks, of_block);
+    let (stack, lane) = builder.split_cover(rows.block, stacks, of_block, blocks % of_block == 0)?;
+    let (lane_row, lane) = match params.way.at_once {
+        1 => (None, lane),
+        _ => builder.split(lane, threads, true).map(|(row, lane)| (Some(row), lane))?,
+    };
     let groups = params.way.groups();
     let (share, group) = match groups < threads {
         true => builder.split(rows.thread, groups, true).map(|(outer, inner)| (Some(outer), inner))?,
         false => (None, rows.thread),
     };
-    Ok(ColumnAxes { stack, lane, share, group })
+    Ok(ColumnAxes { stack, lane, lane_row, share, group })
 }
 
 /// Splits reductions in stages, and ends the phase of rows behind the sums of each block. Returns the sums of columns,
@@ -448,7 +400,10 @@ fn factor(builder: &mut ScheduleBuilder, params: &InnerOuterParams, axes: &RowAx
     }
     let mut workspaces = Vec::new();
     for &tv in &of_columns {
-        let partial = builder.rfactor(tv, &[axes.turn])?;
+        let mut partial = builder.rfactor(tv, &[axes.turn])?;
+        if let Some(at_once) = axes.at_once {
+            partial = builder.rfactor(tv, &[at_once])?;
+        }
         let workspace = builder.phase_after(partial)?;
         builder.cache_after(workspace)?;
         workspaces.push(workspace);
@@ -548,17 +503,28 @@ mod tests {
 
     #[test]
     fn a_row_and_sums_of_columns_are_held() {
-        check(GRADIENTS, [16384, 4096], "vector 8 batch 2 threads 256 blocks 256 2 per_sm");
-        check(GRADIENTS, [16384, 8192], "vector 8 batch 2 threads 512 blocks 132 1 per_sm");
-        check(GRADIENTS, [65536, 1024], "vector 8 batch 1 threads 128 blocks 896 7 per_sm");
-        // Few rows: all blocks have as many.
-        check(GRADIENTS, [1056, 4096], "vector 8 batch 1 threads 512 blocks 132 1 per_sm");
-        check(BOTH, [16384, 4096], "vector 8 batch 2 threads 256 blocks 512 4 per_sm");
+        check(GRADIENTS, [16384, 8192], "vector 8 batch 4 threads 256 blocks 132 1 per_sm");
+        check(GRADIENTS, [1056, 4096], "vector 8 batch 3 threads 192 blocks 264 2 per_sm");
+        check(BOTH, [16384, 4096], "vector 8 batch 4 threads 128 blocks 640 5 per_sm");
+    }
+
+    #[test]
+    fn short_rows_are_taken_several_at_once() {
+        check(GRADIENTS, [65536, 1024], "vector 8 batch 4 threads 32x8 blocks 132 1 per_sm");
+        check(GRADIENTS, [157594, 320], "vector 8 batch 3 threads 16x16 blocks 132 1 per_sm");
+        check(GRADIENTS, [1669107, 32], "vector 8 batch 1 threads 4x128 blocks 132 1 per_sm");
+        check(GRADIENTS, [186800, 71], "vector 1 batch 10 threads 8x32 blocks 256 2 per_sm ahead");
+    }
+
+    #[test]
+    fn rows_at_odd_places_are_loaded_ahead() {
+        check(GRADIENTS, [13448, 4121], "vector 1 batch 12 threads 384 blocks 132 1 per_sm ahead");
+        // Pairs are as wide as the least asynchronous copy.
+        check(GRADIENTS, [3017, 7338], "vector 2 batch 10 threads 384 blocks 132 1 per_sm");
     }
 
     #[test]
     fn what_else_there_is_takes_two_kernels() {
-        check_refused(GRADIENTS, [16384, 4097], "odd places");
         check_refused(GRADIENTS, [512, 4096], "no block holds");
         check_refused(GRADIENTS, [2048, 32768], "no block holds");
         let needed =

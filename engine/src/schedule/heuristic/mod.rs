@@ -10,11 +10,12 @@
 //! | `pointwise` | no reduction | 1-D, or 2-D around a break point where broadcasts change |
 //! | `reduction` | reductions over one set of dimensions, nothing after them varies along it | rows of threads (inner), columns (outer); one block or several a result |
 //! | `short_rows` | reductions over many short rows that are no whole vectors | runs of rows through shared memory, a row a few threads |
-//! | `inner_outer` | reductions over rows, and over columns of the same tensors | rows in turn, held; sums of columns in registers, then those of all blocks |
+//! | `inner_outer` | reductions over rows, and over columns of the same tensors | rows in turn, held, short ones several at once; sums of columns in registers, then those of all blocks |
 //! | `grid_persistent` | a value varies along the reduced dimensions after the reduction, and rows are longer than a block holds, or run across memory | a row several blocks, which wait for each other |
 //! | `inner_persistent` | a value varies along the reduced dimensions after the reduction | a row a block, kept in registers |
 
 mod choose;
+mod column_ways;
 mod coverage;
 mod grid_persistent;
 mod heads;
@@ -37,9 +38,9 @@ mod transpose;
 mod tuning;
 
 pub use choose::{Decision, Planned, decide, schedule};
+pub use column_ways::may_add_columns;
 pub use coverage::check_tables;
 pub use grid_persistent::{longest_shared_row, may_share_columns};
-pub use inner_outer::may_add_columns;
 pub use norm_inner::longest_row;
 pub use sizes::Sizes;
 pub use structure::Unscheduled;

@@ -1,0 +1,298 @@
+//! Who holds rows while sums of columns are added up: the ways of `inner_outer`, and what each costs.
+//!
+//! In: what a row is. Out: how many threads hold one, how many a block takes at once, and how many blocks there are. What
+//! decides is a model of a multiprocessor's cycles for its rows, and for the sums of all blocks behind them.
+
+use super::tile::{WARP, block_sizes, ceil_div, next_power_of_two, oddity, power_of_two_below};
+use crate::kernel::MAX_ACCESS_BYTES;
+use crate::options::DeviceDesc;
+
+/// Stages of the ring in which rows come.
+pub(super) const STAGES: u32 = 3;
+/// Registers of a thread whatever it holds.
+const FIXED: i64 = 40;
+/// More of them no thread is given.
+const MOST_REGISTERS: i64 = 200;
+/// Registers more of a thread where the threads' vectors are not exactly the row, or threads not the blocks.
+const MASKED: i64 = 14;
+/// Bytes of a register.
+const REGISTER: i64 = 4;
+/// Shared memory that is left to what warps of a row exchange.
+const EXCHANGE: i64 = 8 << 10;
+/// Vectors that a thread holds, few numbers since each is a kernel of its own; and elements at most.
+const BATCHES: [i64; 8] = [1, 2, 3, 4, 6, 8, 10, 12];
+const MOST_ELEMENTS: i64 = 32;
+/// Elements of a vector that is wide.
+const LEAST_WIDE: i64 = 4;
+/// Threads of a block that takes several rows at once, and the powers of two that such rows are.
+const THREADS_OF_SEVERAL: std::ops::RangeInclusive<i64> = 128..=512;
+const POWERS: std::ops::Range<u32> = 0..8;
+/// Turns in which a block takes rows, at least.
+const FEWEST_TURNS: i64 = 4;
+/// Elements of rows that may be worth it.
+const SHORTEST_ROW: i64 = 8;
+const LONGEST_ROW: i64 = 16 << 10;
+/// Rows below which the sums of all blocks are too much beside them.
+const FEWEST_ROWS: i64 = 528;
+/// Thousandths of the time that registers are worth which the model says are not enough.
+const TIGHT: i64 = 40;
+/// Cycles until what a row needs is there where it is loaded a row ahead, and for which the warps of a row wait for
+/// each other. (These and what follows are fitted to some 900 times on an H200.)
+const LOAD_CYCLES: i64 = 650;
+const BARRIER_CYCLES: i64 = 350;
+/// Where rows come through the ring, and where they are loaded ahead.
+const RING_WORK: Work = Work { row: 40, sum: 17, narrow: 70, element: 13, added: 5 };
+const AHEAD_WORK: Work = Work { row: 10, sum: 17, narrow: 0, element: 28, added: 5 };
+/// Warps that issue at once.
+const ISSUED: i64 = 4;
+/// Bytes that a multiprocessor has of the memory's in four cycles.
+const BYTES_OF_FOUR_CYCLES: i64 = 65;
+/// Cycles until sums of a block, and of as many more as it has threads, are there; and for each of a thread's sums those
+/// that a warp combines, and those that rows at once take.
+const PASS_CYCLES: i64 = 1700;
+const COMBINED: i64 = 6;
+const OF_ROWS_AT_ONCE: i64 = 50;
+
+/// Cycles for which a warp issues instructions.
+struct Work {
+    /// For a row, and for each of its sums.
+    row: i64,
+    sum: i64,
+    /// For each vector that is shorter than the widest access.
+    narrow: i64,
+    /// For an element of each lane, and for each column sum to which it is added.
+    element: i64,
+    added: i64,
+}
+
+/// Whether columns of so many rows may be added up while rows of so many elements are held: what a program that is cut
+/// asks before it is known what else a kernel does.
+pub fn may_add_columns(rows: i64, row: i64) -> bool {
+    rows >= FEWEST_ROWS && (SHORTEST_ROW..=LONGEST_ROW).contains(&row)
+}
+
+/// What a row is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    /// Number of rows, and elements of one.
+    pub(super) number: i64,
+    pub(super) length: i64,
+    /// Elements of a vector, and bytes of the widest element.
+    pub(super) vector: i64,
+    pub(super) widest: i64,
+    /// Bytes of an element that come through the ring, that are loaded a row ahead, and of all that is moved.
+    pub(super) ring: i64,
+    pub(super) ahead: i64,
+    pub(super) moved: i64,
+    /// Bytes of an element that a thread holds while it works on it, and all the time.
+    pub(super) early: i64,
+    pub(super) parameters: i64,
+    /// Registers that the sums of one column take, bytes of the widest, and sums of a row.
+    pub(super) sums: i64,
+    pub(super) widest_sum: i64,
+    pub(super) row_sums: i64,
+}
+
+/// Who holds a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Way {
+    /// Vectors that a thread holds.
+    pub(super) batch: i64,
+    /// Threads of a row, and rows that a block takes at once.
+    pub(super) threads: i64,
+    pub(super) at_once: i64,
+    /// Blocks, and how many should fit a multiprocessor.
+    pub(super) blocks: i64,
+    pub(super) per_sm: i64,
+}
+
+impl Way {
+    /// Threads of a block.
+    pub(super) fn of_block(&self) -> i64 {
+        self.threads * self.at_once
+    }
+
+    /// Blocks that take columns.
+    pub(super) fn groups(&self) -> i64 {
+        let fewest = ceil_div(self.threads, self.blocks);
+        let shares = (fewest..self.threads).find(|shares| self.threads % shares == 0);
+        self.threads / shares.unwrap_or(self.threads)
+    }
+}
+
+/// The ways to hold rows, each with the cycles that it takes.
+pub(super) fn ways(device: &DeviceDesc, row: &Row) -> Vec<(i64, Way)> {
+    if !may_add_columns(row.number, row.length) {
+        return Vec::new();
+    }
+    let vectors = row.length / row.vector;
+    let most = (MOST_ELEMENTS / row.vector).min(vectors);
+    let batches = BATCHES.into_iter().filter(|batch| *batch <= most);
+    let is_wide = row.vector >= LEAST_WIDE;
+    let tiles = batches.flat_map(|batch| tiles_of(ceil_div(vectors, batch), is_wide).map(move |tile| (batch, tile)));
+    let fit = tiles.filter(|(_, [threads, at_once])| threads * at_once <= i64::from(device.max_threads_per_block));
+    fit.flat_map(|(batch, tile)| weigh(device, row, batch, tile)).collect()
+}
+
+/// Threads of a row that has use for so many, and rows at once. Of narrow vectors a thread may have more or fewer, and
+/// round numbers of threads do.
+fn tiles_of(wanted: i64, is_wide: bool) -> impl Iterator<Item = [i64; 2]> {
+    let threads: Vec<i64> = match wanted < WARP {
+        true => vec![next_power_of_two(wanted)],
+        false if is_wide => block_sizes(wanted).collect(),
+        false => block_sizes(wanted).last().into_iter().collect(),
+    };
+    threads.into_iter().flat_map(|threads| {
+        let at_once = POWERS.map(|power| 1 << power);
+        let is_block = move |at_once: &i64| match at_once {
+            1 => threads >= WARP,
+            _ => THREADS_OF_SEVERAL.contains(&(threads * at_once)),
+        };
+        at_once.filter(is_block).map(move |at_once| [threads, at_once])
+    })
+}
+
+/// The ways with so many threads: with as many blocks as have the registers by the model, and with one more if it may
+/// have them, each with its cost.
+fn weigh(device: &DeviceDesc, row: &Row, batch: i64, [threads, at_once]: [i64; 2]) -> Vec<(i64, Way)> {
+    let sms = i64::from(device.sm_count);
+    let most = row.number / FEWEST_TURNS / at_once;
+    let mut ways: Vec<(i64, Way)> = Vec::new();
+    for tight in [0, TIGHT] {
+        let mut way = Way { batch, threads, at_once, blocks: 0, per_sm: 0 };
+        let registers = registers(row, &way);
+        let registers = if tight > 0 { registers - registers / 10 } else { registers };
+        way.per_sm = blocks_of_sm(device, row, &way, registers).min(ceil_div(most, sms));
+        way.blocks = match most < sms {
+            true => power_of_two_below(most) * way.per_sm,
+            false => {
+                way.per_sm = way.per_sm.min(most / sms);
+                blocks_of(way.per_sm * sms, way.of_block())
+            }
+        };
+        if way.blocks == 0 || ways.iter().any(|(_, other)| other.per_sm >= way.per_sm) {
+            continue;
+        }
+        ways.push((cycles(row, &way).saturating_mul(1000 + tight + oddity(threads)) / 1000, way));
+    }
+    ways
+}
+
+/// Cycles, about, that a multiprocessor takes.
+fn cycles(row: &Row, way: &Way) -> i64 {
+    let Way { batch, threads, at_once, blocks, per_sm } = *way;
+    let elements = batch * row.vector;
+    let is_ahead = row.ahead > 0;
+    let work = if is_ahead { AHEAD_WORK } else { RING_WORK };
+    let narrow = if row.vector * row.widest < MAX_ACCESS_BYTES { batch * work.narrow } else { 0 };
+    let of_warp = work.row + work.sum * row.row_sums + narrow + elements * (work.element + work.added * row.sums);
+    let wait = if is_ahead { LOAD_CYCLES } else { 0 } + if threads > WARP { BARRIER_CYCLES } else { 0 };
+    let warps = way.of_block() / WARP;
+    let busy = wait + of_warp * per_sm * warps / ISSUED;
+    let moved = per_sm * at_once * row.length * row.moved * 4 / BYTES_OF_FOUR_CYCLES;
+    let turns = ceil_div(row.number, blocks * at_once);
+    // Then sums of all blocks: a thread has those of some blocks for the elements that it held.
+    let passes = threads / way.groups();
+    let pass = (ceil_div(blocks, way.of_block()) + 1) * PASS_CYCLES + COMBINED * elements * warps;
+    let over_rows = if at_once > 1 { elements * OF_ROWS_AT_ONCE } else { 0 };
+    turns.saturating_mul(both(busy, moved)).saturating_add(row.sums * (passes * pass + over_rows))
+}
+
+/// The time of two things that are done at once: that of the longer, and more if they take about as long.
+fn both(a: i64, b: i64) -> i64 {
+    let longer = a.max(b).max(1);
+    let share = a.min(b) * 100 / longer;
+    longer + longer / 1000 * share.pow(4) / 500_000
+}
+
+/// Registers of a thread. (Fitted to the assembler's figures.)
+fn registers(row: &Row, way: &Way) -> i64 {
+    let elements = way.batch * row.vector;
+    // Numbers of two bytes share a register where they come as vectors.
+    let alone = if row.vector == 1 { 2 } else { 1 };
+    let held = row.sums * REGISTER + row.early + (row.parameters + row.ahead) * alone;
+    FIXED + if way.threads * elements == row.length { 0 } else { MASKED } + elements * held / REGISTER
+}
+
+/// Blocks that fit a multiprocessor.
+fn blocks_of_sm(device: &DeviceDesc, row: &Row, way: &Way, registers: i64) -> i64 {
+    let shared = shared_bytes(row, way);
+    if registers > MOST_REGISTERS || shared > i64::from(device.shared_per_block) {
+        return 0;
+    }
+    let fit = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);
+    // Sums of as many blocks as threads: others are tested for.
+    let lone = i64::from(device.resident_blocks(fit(way.of_block()), fit(registers), fit(shared)));
+    let blocks = blocks_of(lone * i64::from(device.sm_count), way.of_block());
+    let tested = registers + if blocks % way.of_block() == 0 { 0 } else { MASKED };
+    i64::from(device.resident_blocks(fit(way.of_block()), fit(tested), fit(shared)))
+}
+
+/// Shared memory of a block: the ring, with a number of each tensor of numbers, and what threads exchange. Rows at once are
+/// combined through two buffers, of which each warp that has several writes once.
+fn shared_bytes(row: &Row, way: &Way) -> i64 {
+    let elements = way.batch * row.vector;
+    let ring = i64::from(STAGES) * way.of_block() * elements * row.ring;
+    let of_rows = match way.at_once {
+        1 => 0,
+        _ => 2 * way.of_block() * elements * row.widest_sum / (WARP / way.threads).max(1),
+    };
+    ring + of_rows + EXCHANGE
+}
+
+/// Blocks of so many places: threads that have no block's sums to add, or few of them one more, are not worth a few
+/// blocks.
+fn blocks_of(places: i64, threads: i64) -> i64 {
+    if places % threads <= places / 32 && places >= threads { places - places % threads } else { places }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAIRED: Row = Row {
+        number: 200_000,
+        length: 1024,
+        vector: 8,
+        widest: 2,
+        ring: 4,
+        ahead: 0,
+        moved: 6,
+        early: 7,
+        parameters: 2,
+        sums: 2,
+        widest_sum: 4,
+        row_sums: 2,
+    };
+
+    #[test]
+    fn what_is_chosen_fits_a_multiprocessor() {
+        let device = DeviceDesc::h200();
+        let lengths = [8, 16, 24, 64, 200, 400, 640, 768, 1000, 1024, 2048, 4096, 8192];
+        for (length, ring) in lengths.into_iter().flat_map(|length| [2, 4, 8, 16].map(|ring| (length, ring))) {
+            for number in [528, 1056, 20_000, i64::MAX / 4] {
+                let row = Row { number, length, ring, widest: ring.min(8), ..PAIRED };
+                for (cost, way) in ways(&device, &row) {
+                    assert!(cost > 0, "{row:?} {way:?}");
+                    assert!(
+                        shared_bytes(&row, &way) * way.per_sm <= i64::from(device.shared_per_sm),
+                        "{row:?} {way:?}"
+                    );
+                    assert!(way.blocks <= way.per_sm * i64::from(device.sm_count), "{row:?} {way:?}");
+                    assert!(way.threads * way.batch * row.vector >= length, "{row:?} {way:?}");
+                    assert!(way.of_block() % WARP == 0, "{row:?} {way:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn few_rows_have_fewer_blocks() {
+        let best = |number: i64| {
+            let row = Row { number, length: 32, ..PAIRED };
+            ways(&DeviceDesc::h200(), &row).into_iter().min_by_key(|(cost, _)| *cost).map(|(_, way)| way.blocks)
+        };
+        assert!(best(528).is_some_and(|blocks| blocks < 132));
+        assert!(best(1 << 20).is_some_and(|blocks| blocks >= 132));
+    }
+}
