@@ -95,8 +95,7 @@ pub(super) fn alloc(facts: &Facts<'_>, tree: &mut LoopTree, sharing: Sharing) ->
         sharing,
         shared: &mut storage.shared,
         buffers: BTreeMap::new(),
-        group: Group { turn: true, is_read: true, is_first: false },
-        numbers: BTreeMap::new(),
+        group: Group { turn: true, is_read: true, is_first: false, numbers: BTreeMap::new() },
         loops: Vec::new(),
         first_taken: false,
     };
@@ -136,8 +135,6 @@ struct Exchanges<'a> {
     shared: &'a mut PrimaryMap<SharedId, Shared>,
     buffers: BTreeMap<(DType, Slot), SharedId>,
     group: Group,
-    /// Exchanges of each type in the group.
-    numbers: BTreeMap<DType, u32>,
     /// The axes of the open loops.
     loops: Vec<AxisId>,
     /// Whether the open outermost loop has had its first group.
@@ -145,13 +142,15 @@ struct Exchanges<'a> {
 }
 
 /// The exchanges that were written last, before any of them is read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Group {
     turn: bool,
     /// Whether one has been read: then no other is of them.
     is_read: bool,
     /// Whether they are the first of a loop's body.
     is_first: bool,
+    /// The number of the latest of each type.
+    numbers: BTreeMap<DType, u32>,
 }
 
 impl Exchanges<'_> {
@@ -191,12 +190,11 @@ impl Exchanges<'_> {
         if self.group.is_read {
             let is_first = self.loops.len() == 1 && !self.first_taken;
             self.first_taken |= is_first;
-            self.group = Group { turn: !self.group.turn, is_read: false, is_first };
-            self.numbers.clear();
+            self.group = Group { turn: !self.group.turn, is_read: false, is_first, numbers: BTreeMap::new() };
         }
         let Group { turn, is_first, .. } = self.group;
         let exchange = &mut tree.exchanges[exchange];
-        let number = *self.numbers.entry(exchange.dtype).and_modify(|number| *number += 1).or_insert(0);
+        let number = *self.group.numbers.entry(exchange.dtype).and_modify(|number| *number += 1).or_insert(0);
         let place = match *self.loops.as_slice() {
             [axis] if !shares || is_first => {
                 let slot = Slot::First(number);

@@ -321,26 +321,25 @@ impl<'a> Facts<'a> {
         if self.is_single(tv) || self.cross_thread(tv).blocks {
             return Ok(false);
         }
-        let mut open = vec![tv];
-        while let Some(tv) = open.pop() {
-            for &user in &self.consumers[tv] {
-                let data = &self.scheduled.tensors[user];
-                if self.is_global(user) {
-                    let foreign = self.scheduled.foreign_axes(user)?.axes;
-                    let is_first = |own: &Loop| {
-                        own.parallel == ParallelType::Tidx && foreign.iter().any(|it| it.at_zero && it.axis == own.axis)
-                    };
-                    if !data.loops.iter().any(is_first) {
-                        return Ok(false);
-                    }
-                } else if data.memory == Memory::Local && !self.scheduled.is_reduction(user) {
-                    open.push(user);
-                } else {
-                    return Ok(false);
-                }
+        let mut open = self.consumers[tv].clone();
+        while let Some(user) = open.pop() {
+            let is_local = self.scheduled.tensors[user].memory == Memory::Local;
+            if is_local && !self.scheduled.is_reduction(user) {
+                open.extend(&self.consumers[user]);
+            } else if !self.is_global(user) || !self.is_stored_by_first_lane(user)? {
+                return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Whether lane 0 of each row alone stores a tensor.
+    fn is_stored_by_first_lane(&self, tv: TvId) -> Result<bool> {
+        let foreign = self.scheduled.foreign_axes(tv)?.axes;
+        let is_first = |own: &Loop| {
+            own.parallel == ParallelType::Tidx && foreign.iter().any(|other| other.at_zero && other.axis == own.axis)
+        };
+        Ok(self.scheduled.tensors[tv].loops.iter().any(is_first))
     }
 
     /// Rows of threads along `y` that lie in one warp, where they fill warps.

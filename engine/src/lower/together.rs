@@ -38,17 +38,13 @@ fn in_body(facts: &Facts<'_>, tree: &mut LoopTree, body: Body, most: usize) -> B
                 late.delay(tv, node);
             }
             Node::Reduce { tv, step: Step::WriteWarps { .. }, .. }
-                if late.number + late.written.len() < most && late.lets_pass(facts, tree, node) =>
+                if (1..most).contains(&(late.number + late.written.len())) && !late.is_of(facts, tv) =>
             {
                 late.written.push(tv);
                 late.open.push((node, false));
             }
             Node::Reduce { tv, step: Step::Publish, .. } | Node::Compute { tv } if late.is_of(facts, tv) => {
                 late.delay(tv, node);
-            }
-            Node::Reduce { step: Step::WriteWarps { .. }, .. } => {
-                late.end(&mut out);
-                out.push(node);
             }
             _ if late.lets_pass(facts, tree, node) => late.open.push((node, false)),
             _ => {
@@ -88,14 +84,14 @@ impl Late {
     fn lets_pass(&self, facts: &Facts<'_>, tree: &LoopTree, node: NodeId) -> bool {
         let is_free = |inner: NodeId| match &tree.nodes[inner] {
             Node::Loop { .. } | Node::Lanes { .. } => true,
-            Node::Init { tv } | Node::Accumulate { tv, .. } | Node::Finish { tv } | Node::Compute { tv } => {
+            Node::Init { tv }
+            | Node::Accumulate { tv, .. }
+            | Node::Finish { tv }
+            | Node::Compute { tv }
+            | Node::Wide { wide: Wide::Tile { tv, .. } | Wide::Random { tv }, .. }
+            | Node::Reduce { tv, step: Step::Gather | Step::Shuffle { .. } | Step::ShuffleRows { .. }, .. } => {
                 !self.is_of(facts, *tv)
             }
-            Node::Wide { wide: Wide::Tile { tv, .. } | Wide::Random { tv }, .. } => !self.is_of(facts, *tv),
-            Node::Reduce { tv, step: Step::Gather | Step::Shuffle { .. } | Step::ShuffleRows { .. }, .. } => {
-                !self.is_of(facts, *tv)
-            }
-            Node::Reduce { tv, step: Step::WriteWarps { .. }, .. } => inner == node && !self.is_of(facts, *tv),
             _ => false,
         };
         !self.tensors.is_empty() && tree.inside(&[node]).into_iter().all(is_free)

@@ -3,6 +3,7 @@
 //! In: what a row is. Out: how many threads hold one, how many a block takes at once, and how many blocks there are. What
 //! decides is a model of a multiprocessor's cycles for its rows, and for the sums of all blocks behind them.
 
+use super::residency::REGISTER_BYTES;
 use super::tile::{WARP, block_sizes, ceil_div, next_power_of_two, oddity, power_of_two_below};
 use crate::kernel::MAX_ACCESS_BYTES;
 use crate::options::DeviceDesc;
@@ -15,8 +16,6 @@ const FIXED: i64 = 40;
 const MOST_REGISTERS: i64 = 200;
 /// Registers more of a thread where the threads' vectors are not exactly the row, or threads not the blocks.
 const MASKED: i64 = 14;
-/// Bytes of a register.
-const REGISTER: i64 = 4;
 /// Shared memory that is left to what warps of a row exchange.
 const EXCHANGE: i64 = 8 << 10;
 /// Vectors that a thread holds, few numbers since each is a kernel of its own; and elements at most.
@@ -37,7 +36,7 @@ const FEWEST_ROWS: i64 = 528;
 /// Thousandths of the time that registers are worth which the model says are not enough.
 const TIGHT: i64 = 40;
 /// Cycles until what a row needs is there where it is loaded a row ahead, and for which the warps of a row wait for
-/// each other. (These and what follows are fitted to some 900 times on an H200.)
+/// each other. (These and what follows are fitted to some 600 times on an H200.)
 const LOAD_CYCLES: i64 = 650;
 const BARRIER_CYCLES: i64 = 350;
 /// Where rows come through the ring, and where they are loaded ahead.
@@ -162,13 +161,10 @@ fn weigh(device: &DeviceDesc, row: &Row, batch: i64, [threads, at_once]: [i64; 2
         let mut way = Way { batch, threads, at_once, blocks: 0, per_sm: 0 };
         let registers = registers(row, &way);
         let registers = if tight > 0 { registers - registers / 10 } else { registers };
-        way.per_sm = blocks_of_sm(device, row, &way, registers).min(ceil_div(most, sms));
+        way.per_sm = blocks_of_sm(device, row, &way, registers).min((most / sms).max(1));
         way.blocks = match most < sms {
             true => power_of_two_below(most) * way.per_sm,
-            false => {
-                way.per_sm = way.per_sm.min(most / sms);
-                blocks_of(way.per_sm * sms, way.of_block())
-            }
+            false => blocks_of(way.per_sm * sms, way.of_block()),
         };
         if way.blocks == 0 || ways.iter().any(|(_, other)| other.per_sm >= way.per_sm) {
             continue;
@@ -210,8 +206,8 @@ fn registers(row: &Row, way: &Way) -> i64 {
     let elements = way.batch * row.vector;
     // Numbers of two bytes share a register where they come as vectors.
     let alone = if row.vector == 1 { 2 } else { 1 };
-    let held = row.sums * REGISTER + row.early + (row.parameters + row.ahead) * alone;
-    FIXED + if way.threads * elements == row.length { 0 } else { MASKED } + elements * held / REGISTER
+    let held = row.sums * REGISTER_BYTES + row.early + (row.parameters + row.ahead) * alone;
+    FIXED + if way.threads * elements == row.length { 0 } else { MASKED } + elements * held / REGISTER_BYTES
 }
 
 /// Blocks that fit a multiprocessor.
@@ -228,8 +224,8 @@ fn blocks_of_sm(device: &DeviceDesc, row: &Row, way: &Way, registers: i64) -> i6
     i64::from(device.resident_blocks(fit(way.of_block()), fit(tested), fit(shared)))
 }
 
-/// Shared memory of a block: the ring, with a number of each tensor of numbers, and what threads exchange. Rows at once are
-/// combined through two buffers, of which each warp that has several writes once.
+/// Shared memory of a block: the ring, and what threads exchange. Sums of rows at once go through two buffers in turn; rows
+/// of one warp are combined before they are written there.
 fn shared_bytes(row: &Row, way: &Way) -> i64 {
     let elements = way.batch * row.vector;
     let ring = i64::from(STAGES) * way.of_block() * elements * row.ring;
