@@ -181,7 +181,11 @@ impl<'a> Lowering<'a> {
     /// The stage of a ring in the iteration that is open, `i mod stages`, and the number of stages.
     fn stage(&mut self, tv: TvId) -> Result<Option<(ExprId, i64)>> {
         let Some(own) = self.facts.ring_loop(tv) else { return Ok(None) };
-        let stages = i64::from(self.scheduled.tensors[tv].stages);
+        let data = &self.scheduled.tensors[tv];
+        if data.is_refilled() {
+            return Ok(None);
+        }
+        let stages = i64::from(data.stages);
         let (iteration, count) = (self.leaf(own.axis)?, self.b.int(stages));
         Ok(Some((self.b.exprs().rem(iteration, count), stages)))
     }

@@ -237,7 +237,7 @@ impl<'a> Facts<'a> {
     pub(super) fn loaded_ahead(&self, unit: &[TvId], own: Loop, depth: usize) -> Vec<TvId> {
         let tensors = &self.scheduled.tensors;
         let is_ahead = |tv: &TvId| {
-            tensors[*tv].stages > 1 && tensors[*tv].inline_at == depth + 1 && self.loaded_from(*tv).is_some()
+            tensors[*tv].stages > 0 && tensors[*tv].inline_at == depth + 1 && self.loaded_from(*tv).is_some()
         };
         if own.parallel.is_loop() { unit.iter().copied().filter(is_ahead).collect() } else { Vec::new() }
     }

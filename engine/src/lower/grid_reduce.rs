@@ -17,7 +17,7 @@
 use super::block_reduce::Batch;
 use super::context::Lowering;
 use crate::diag::{Diagnostic, Result, code};
-use crate::kernel::{AtomicOp, CacheHint, Dim, ExprId, Unroll};
+use crate::kernel::{AtomicOp, CacheHint, Dim, ExprId, StmtKind, Unroll};
 use crate::num::{BinaryOp, DType};
 use crate::schedule::{ParallelType, TvId};
 
@@ -131,7 +131,7 @@ impl Lowering<'_> {
         if self.b.exprs().as_bool(first) == Some(true) {
             then.into_iter().for_each(|stmt| self.b.emit(stmt.kind));
         } else {
-            self.b.emit(crate::kernel::StmtKind::If { condition: first, then, otherwise: Vec::new() });
+            self.b.emit(StmtKind::If { condition: first, then, otherwise: Vec::new() });
         }
         Ok(())
     }
@@ -196,7 +196,8 @@ impl Lowering<'_> {
     }
 
     /// Threads that share a result take the blocks' partial results in turn,
-    /// before they combine among themselves.
+    /// before they combine among themselves. All of them take as many turns, so that warps stay together: lanes that
+    /// left the loop earlier would make the exchange behind it one of diverged warps.
     pub(super) fn combine_blocks(&mut self, tv: TvId, batch: &Batch) -> Result<()> {
         let place = &self.placed()?;
         let scratch =
@@ -207,7 +208,9 @@ impl Lowering<'_> {
             self.b.store(batch.array, k, identity);
         }
         let dtype = self.b.index_type();
-        let (var, block) = self.b.counter("block", dtype);
+        let (var, first) = self.b.counter("block", dtype);
+        self.b.open();
+        let block = self.b.exprs().add(first, place.combiner);
         self.b.open();
         for k in 0..batch.len {
             let k = self.b.int(k);
@@ -217,15 +220,15 @@ impl Lowering<'_> {
             let after = batch.combine.apply(&mut self.b, &batch.name, before, value);
             self.b.store(batch.array, k, after);
         }
-        let body = self.b.close();
-        self.b.emit(crate::kernel::StmtKind::For {
-            var,
-            start: place.combiner,
-            end: place.blocks,
-            step: place.combiners,
-            unroll: Unroll::No,
-            body,
-        });
+        let then = self.b.close();
+        if place.combiners == 1 {
+            then.into_iter().for_each(|stmt| self.b.emit(stmt.kind));
+        } else {
+            let condition = self.b.exprs().lt(block, place.blocks);
+            self.b.emit(StmtKind::If { condition, then, otherwise: Vec::new() });
+        }
+        let (body, start) = (self.b.close(), self.b.int(0));
+        self.b.emit(StmtKind::For { var, start, end: place.blocks, step: place.combiners, unroll: Unroll::No, body });
         Ok(())
     }
 }

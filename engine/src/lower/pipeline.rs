@@ -12,10 +12,14 @@
 //!   each iteration. Before the loop those for iterations 0 to `n - 2` are begun; at the top of
 //!   iteration `i` its group is waited for, and that for iteration `i + n - 1` begun, in the stage
 //!   that iteration `i - 1` has read. Behind the last iteration groups are empty, but counted.
+//! * What has one stage is *refilled*: elements of iteration `i + 1` are copied where iteration `i` reads those in their
+//!   places for the last time, as deep in the loops of that reader as it runs over the same elements. A thread
+//!   has read its own elements before it begins the copy, and nobody else has to do with them.
 //!
 //! A thread waits for its groups in their order, whichever ring they belong to. So of the rings of one
 //! loop that of the fewest stages decides how many groups stay on their way; and a loop with a ring
-//! that runs within an iteration of another one waits for all that the outer one has begun before.
+//! that runs within an iteration of another one waits for all that the outer one has begun before. Where something is
+//! refilled, whose group is the last of an iteration, all is waited for.
 
 use super::facts::Facts;
 use super::tree::{Body, Iteration, Load, LoopTree, Node, NodeId, Wide};
@@ -24,7 +28,7 @@ use std::collections::BTreeMap;
 
 /// Rewrites all loops that load ahead.
 pub(super) fn pipeline(facts: &Facts<'_>, tree: &mut LoopTree) {
-    if facts.scheduled.tensors.values().any(|data| data.stages > 1) {
+    if facts.scheduled.tensors.values().any(|data| data.stages > 0) {
         let body = std::mem::take(&mut tree.body);
         tree.body = rewrite(facts, tree, body);
     }
@@ -66,9 +70,14 @@ fn load_ahead(facts: &Facts<'_>, tree: &mut LoopTree, node: NodeId) -> Body {
         }
         rest = others;
     }
-    let rest = rest.to_vec();
+    let mut rest = rest.to_vec();
     let (mut before, mut rewritten) = (Body::new(), Body::new());
-    turn_rings(tree, own.axis, &rings, &mut before, &mut rewritten);
+    let refilled = rings.remove(&1).unwrap_or_default();
+    turn_rings(tree, own.axis, (&rings, &refilled), &mut before, &mut rewritten);
+    if !refilled.is_empty() {
+        refilled.iter().for_each(|(tv, nest)| rest = refill(facts, tree, own.axis, (*tv, *nest), &rest));
+        rest.push(tree.add(Node::Commit));
+    }
     if !loads.is_empty() {
         let [first, next] = twins(tree, own.axis, &loads, &nests);
         before.push(first);
@@ -107,13 +116,67 @@ fn twins(tree: &mut LoopTree, axis: AxisId, loads: &[TvId], nests: &[NodeId]) ->
 /// The rings of a loop, by their numbers of stages, with the nests that fill them.
 type Rings = BTreeMap<i64, Vec<(TvId, NodeId)>>;
 
+/// Puts the copies for the next iteration behind the last node that reads a tensor: within loops of it over the same
+/// elements, each behind what reads that element.
+fn refill(facts: &Facts<'_>, tree: &mut LoopTree, axis: AxisId, (tv, nest): (TvId, NodeId), body: &[NodeId]) -> Body {
+    let mut body = body.to_vec();
+    let last = body.iter().rposition(|node| reads(facts, tree, *node, tv)).map_or(0, |at| at + 1);
+    if let Some(at) = last.checked_sub(1)
+        && let Node::Loop { own: theirs, body: inside, .. } = &tree.nodes[body[at]]
+        && let Node::Loop { own, body: filled, .. } = &tree.nodes[nest]
+        && own == theirs
+        && let [inner] = *filled.as_slice()
+    {
+        let inside = refill(facts, tree, axis, (tv, inner), &inside.clone());
+        if let Node::Loop { body, .. } = &mut tree.nodes[body[at]] {
+            *body = inside;
+        }
+        return body;
+    }
+    let fill = tree.copy(&[nest], &|_| None);
+    body.insert(last, tree.add(Node::Fill { axis, at: Iteration::After(1), body: fill }));
+    body
+}
+
+/// Whether something in a node is computed of a tensor.
+fn reads(facts: &Facts<'_>, tree: &LoopTree, node: NodeId, tv: TvId) -> bool {
+    let made = |node: NodeId| match &tree.nodes[node] {
+        Node::Accumulate { tv, .. } | Node::Compute { tv } | Node::Store { tv, .. } | Node::Reduce { tv, .. } => {
+            Some(*tv)
+        }
+        Node::Load { load } => Some(load.tv),
+        Node::Wide { wide, .. } => Some(match wide {
+            Wide::Load(load) => load.tv,
+            Wide::Store { tv, .. } | Wide::Tile { tv, .. } | Wide::Random { tv } => *tv,
+        }),
+        _ => None,
+    };
+    let is_reader = |node| made(node).is_some_and(|made| facts.scheduled.producers(made).contains(&tv));
+    tree.inside(&[node]).into_iter().any(is_reader)
+}
+
 /// What fills and waits for the rings of a loop. With `most` stages at most, group `g` belongs to
 /// iteration `g - most + 1`, in which a ring of `n` stages is filled for iteration `g - most + n`.
 /// Of those that an iteration reads the latest is that of the ring of the fewest stages, behind
-/// which as many groups less two are begun.
-fn turn_rings(tree: &mut LoopTree, axis: AxisId, rings: &Rings, before: &mut Body, inside: &mut Body) {
-    let (Some(fewest), Some(most)) = (rings.keys().next(), rings.keys().next_back()) else { return };
-    let nests = |of: &Vec<(TvId, NodeId)>| -> Vec<NodeId> { of.iter().map(|(_, nest)| *nest).collect() };
+/// which as many groups less two are begun. What is refilled comes before the loop for the first iteration.
+fn turn_rings(
+    tree: &mut LoopTree,
+    axis: AxisId,
+    (rings, refilled): (&Rings, &[(TvId, NodeId)]),
+    before: &mut Body,
+    inside: &mut Body,
+) {
+    let nests = |of: &[(TvId, NodeId)]| -> Vec<NodeId> { of.iter().map(|(_, nest)| *nest).collect() };
+    let filled = rings.values().flatten().chain(refilled).map(|(tv, _)| *tv).collect();
+    if !refilled.is_empty() {
+        let body = tree.copy(&nests(refilled), &|_| None);
+        before.push(tree.add(Node::Fill { axis, at: Iteration::Before(0), body }));
+        before.push(tree.add(Node::Commit));
+    }
+    let (Some(fewest), Some(most)) = (rings.keys().next(), rings.keys().next_back()) else {
+        inside.extend((!refilled.is_empty()).then(|| tree.add(Node::Wait { rings: filled, open: 0 })));
+        return;
+    };
     for group in 0..most - 1 {
         for (stages, of) in rings.iter().filter(|(stages, _)| group >= most - **stages) {
             let body = tree.copy(&nests(of), &|_| None);
@@ -121,8 +184,8 @@ fn turn_rings(tree: &mut LoopTree, axis: AxisId, rings: &Rings, before: &mut Bod
         }
         before.push(tree.add(Node::Commit));
     }
-    let filled = rings.values().flatten().map(|(tv, _)| *tv).collect();
-    inside.push(tree.add(Node::Wait { rings: filled, open: (fewest - 2) as u32 }));
+    let open = if refilled.is_empty() { (fewest - 2) as u32 } else { 0 };
+    inside.push(tree.add(Node::Wait { rings: filled, open }));
     for (stages, of) in rings {
         inside.push(tree.add(Node::Fill { axis, at: Iteration::After(stages - 1), body: nests(of) }));
     }
@@ -182,7 +245,8 @@ mod tests {
     /// readers are through, and everything is copied once.
     #[test]
     fn rings_of_one_loop_turn_together() {
-        for stages in [&[2][..], &[3], &[8], &[2, 4], &[8, 2], &[3, 3], &[2, 3, 5]] {
+        for stages in [&[2][..], &[3], &[8], &[2, 4], &[8, 2], &[3, 3], &[2, 3, 5], &[1], &[1, 1], &[1, 2], &[4, 1, 3]]
+        {
             let mut tree = LoopTree::default();
             let mut rings = Rings::new();
             for (at, stages) in stages.iter().enumerate() {
@@ -190,8 +254,13 @@ mod tests {
                 let nest = tree.add(Node::Load { load: Load { tv, from: tv, twin: false } });
                 rings.entry(*stages).or_default().push((tv, nest));
             }
+            let refilled = rings.remove(&1).unwrap_or_default();
             let (mut before, mut inside) = (Body::new(), Body::new());
-            turn_rings(&mut tree, AxisId::from_index(0), &rings, &mut before, &mut inside);
+            let axis = AxisId::from_index(0);
+            turn_rings(&mut tree, axis, (&rings, &refilled), &mut before, &mut inside);
+            let refill =
+                Node::Fill { axis, at: Iteration::After(1), body: refilled.iter().map(|(_, nest)| *nest).collect() };
+            let behind = if refilled.is_empty() { Body::new() } else { vec![tree.add(refill), tree.add(Node::Commit)] };
             for trips in 0..12 {
                 let mut run = Run::default();
                 run.nodes(&tree, &before, -1, trips);
@@ -205,6 +274,7 @@ mod tests {
                         let mut begun = run.copies().skip(known).filter(|(tv, _)| *tv == own.0);
                         assert!(begun.all(|(_, of)| *of == i + stages - 1), "ring {at} in iteration {i} of {trips}");
                     }
+                    run.nodes(&tree, &behind, i, trips);
                 }
                 let copies: BTreeSet<_> = run.copies().collect();
                 assert_eq!(copies.len(), run.copies().count(), "something is copied twice");

@@ -6,7 +6,8 @@
 //!
 //! In registers there are two stages, the second of them for one load of the whole array. In
 //! shared memory there are up to [`MAX_STAGES`], filled by asynchronous copies, which move 4, 8
-//! or 16 bytes from an input as they are.
+//! or 16 bytes from an input as they are. With one stage the elements of the next iteration follow upon those of
+//! this one, so they are elements of one thread.
 
 use super::ir::{Compute, Io, Memory, ParallelType, ScheduledFusion, TvId, TvOp};
 use crate::kernel::{CacheHint, MAX_ACCESS_BYTES, MIN_ASYNC_BYTES};
@@ -56,10 +57,16 @@ impl ScheduledFusion {
         let data = &self.tensors[tv];
         let name = &self.axes[axis].name;
         let refuse = |what: String, way_out| Some(StagesRefusal { what, way_out });
-        if !(2..=MAX_STAGES).contains(&stages) {
+        if !(1..=MAX_STAGES).contains(&stages) {
             return refuse(
-                format!("a ring has 2 to {MAX_STAGES} stages"),
-                "say from 2 to 8; without circular_buffer there is one",
+                format!("a ring has 1 to {MAX_STAGES} stages"),
+                "say from 1 to 8; without circular_buffer nothing is loaded ahead",
+            );
+        }
+        if stages == 1 && data.tile.is_some() {
+            return refuse(
+                "other threads may still read what one stage would lose to the next iteration".into(),
+                "say from 2 to 8, or leave `alloc` out",
             );
         }
         if !data.indexed().any(|own| self.axes.derives_from(axis, own)) {

@@ -243,7 +243,7 @@ impl ScheduleBuilder {
         let cache = self.scheduled.tensors.push(Tv { name, ..data }.in_registers());
         let data = &mut self.scheduled.tensors[tv];
         data.op = Some(TvOp { compute: Compute::Copy, inputs: vec![TvOperand::Tv(cache)] });
-        data.stages = 1;
+        data.stages = 0;
         Ok(cache)
     }
 
@@ -634,7 +634,8 @@ impl ScheduleBuilder {
 
     /// Loads a tensor's elements for later iterations of the innermost loop that it shares
     /// with its consumers while this iteration's are in use: for the next one in registers, for
-    /// the next `stages - 1` in shared memory.
+    /// the next `stages - 1` in shared memory, and there with one stage for the next one, each element as soon as
+    /// this iteration has read the one in its place.
     pub fn circular_buffer(&mut self, tv: TvId, stages: u32) -> Result<()> {
         let data = &self.scheduled.tensors[tv];
         if let Some(refusal) = self.scheduled.stages_refused(tv, stages) {

@@ -125,7 +125,7 @@ impl GraphBuilder {
             loops: Vec::new(),
             inline_at: 0,
             compute_with: 0,
-            stages: 1,
+            stages: 0,
             cache_hint: CacheHint::Default,
         })
     }

@@ -182,7 +182,7 @@ impl ScheduledFusion {
             Some("it is in memory of the device".into())
         } else if self.is_reduction(tv) {
             Some("it is combined before anybody reads it".into())
-        } else if data.tile.is_some() || data.stages > 1 {
+        } else if data.tile.is_some() || data.stages > 0 {
             Some("threads share it, or it is loaded ahead".into())
         } else if position <= data.inline_at {
             Some(format!("it is inlined into {} loops already", data.inline_at))

@@ -183,8 +183,9 @@ pub struct Tv {
     /// Number of outer loops shared with the first consumer, where it is computed: more than with
     /// all of them, or none.
     pub compute_with: usize,
-    /// Iterations of the innermost shared loop that have a place at once: with more than 1 the
-    /// elements of one are loaded while those of the ones before are in use.
+    /// Of what is loaded ahead, the iterations of the innermost shared loop that have a place at once: the elements of
+    /// one are loaded while those of the ones before are in use, and with one place as soon as the element
+    /// that lay there has been read for the last time. 0 for all others.
     pub stages: u32,
     /// Which caches its accesses to global memory use.
     pub cache_hint: CacheHint,
@@ -193,7 +194,7 @@ pub struct Tv {
 impl Tv {
     /// The same as a value in registers that is placed nowhere yet.
     pub(super) fn in_registers(self) -> Self {
-        Self { memory: Memory::Local, io: None, tile: None, inline_at: 0, compute_with: 0, stages: 1, ..self }
+        Self { memory: Memory::Local, io: None, tile: None, inline_at: 0, compute_with: 0, stages: 0, ..self }
     }
 
     /// The number of outer loops in which it is computed that are those of who reads it.
@@ -203,7 +204,17 @@ impl Tv {
 
     /// Whether it lies in shared memory in stages, which asynchronous copies fill in turn.
     pub fn is_ring(&self) -> bool {
-        self.memory == Memory::Shared && self.stages > 1
+        self.memory == Memory::Shared && self.stages > 0
+    }
+
+    /// Whether it is a ring of one stage, where each element of the next iteration follows upon this one's.
+    pub fn is_refilled(&self) -> bool {
+        self.is_ring() && self.stages == 1
+    }
+
+    /// By how many iterations elements are loaded before their use.
+    pub fn iterations_ahead(&self) -> u32 {
+        self.stages.saturating_sub(1).max(u32::from(self.is_refilled()))
     }
 
     /// Whether an axis is one of the tensor's loops.

@@ -76,5 +76,5 @@ fn elements(scheduled: &ScheduledFusion, data: &Tv) -> i64 {
     let held = held.filter(|own| own.parallel.is_loop()).map(|own| own.axis);
     let axes: Vec<_> = data.tile.as_ref().map_or_else(|| held.collect(), |tile| tile.axes.clone());
     let extents = axes.into_iter().filter_map(|axis| scheduled.axes.constant_extent(axis));
-    extents.fold(i64::from(data.stages), |n: i64, extent| n.saturating_mul(extent.max(1)))
+    extents.fold(data.stages.max(1).into(), |n: i64, extent| n.saturating_mul(extent.max(1)))
 }

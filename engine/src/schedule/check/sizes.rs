@@ -76,12 +76,12 @@ pub(crate) fn greatest_index(scheduled: &ScheduledFusion, sizes: &Sizes, reach: 
         }
     }
     let reach = widened.values().fold(reach, |reach, times| reach.saturating_mul(*times));
-    // A loop that loads ahead asks whether there is an iteration `stages - 1` further on.
+    // A loop that loads ahead asks whether there is an iteration so many further on.
     let ahead = |data: &Tv| {
         let own = data.inline_at.checked_sub(1).and_then(|last| data.loops.get(last));
-        own.map_or(0, |own| extent(own.axis).saturating_add(i64::from(data.stages) - 1))
+        own.map_or(0, |own| extent(own.axis).saturating_add(data.iterations_ahead().into()))
     };
-    let reach = scheduled.tensors.values().filter(|data| data.stages > 1).map(ahead).fold(reach, i64::max);
+    let reach = scheduled.tensors.values().filter(|data| data.stages > 0).map(ahead).fold(reach, i64::max);
     scheduled.axes.ids().map(extent).fold(reach, i64::max)
 }
 

@@ -102,7 +102,7 @@ impl Check<'_> {
     /// Loads that are issued some iterations ahead still can be.
     fn ahead(&self, tv: TvId) -> Result<()> {
         let data = &self.scheduled.tensors[tv];
-        if data.stages <= 1 {
+        if data.stages == 0 {
             return Ok(());
         }
         let Some(refusal) = self.scheduled.stages_refused(tv, data.stages) else { return Ok(()) };

@@ -7,8 +7,10 @@
 //!
 //! What the threads hold lies in shared memory, of which several blocks have a part each: while some load, wait or
 //! store, others compute. Values are computed from there again by every stage that needs them, but for those that take
-//! many instructions. (On an H200 four blocks of 256 threads are a third faster than one whose next turn is on its way
-//! meanwhile, and as fast as if nobody waited for others.)
+//! many instructions. What asynchronous copies move is followed there by the next turn's as soon as it was read for the
+//! last time, so that memory has to do while results are computed and stored. (On an H200 four blocks of 256 threads are a third
+//! faster than one whose next turn has a place of its own; softmax of 512x131072 bf16 is 0.62 of a copy if each turn
+//! loads for itself, and 0.76 so.)
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
@@ -20,7 +22,7 @@ use super::tile::{
     Caching, WARP, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, tuned, vector_width,
 };
 use crate::diag::{Diagnostic, Result};
-use crate::kernel::MAX_ACCESS_BYTES;
+use crate::kernel::{CacheHint, MAX_ACCESS_BYTES, MIN_ASYNC_BYTES};
 use crate::num::UnaryOp;
 use crate::options::DeviceDesc;
 use crate::schedule::{AxisId, Compute, Memory, ParallelType, Parts, ScheduleBuilder, ScheduledFusion, TvId};
@@ -47,7 +49,7 @@ const BLOCKS: [(i64, i64, i64); 3] = [(256, 4, 100), (512, 2, 115), (1024, 1, SL
 const SLOWEST: i64 = 145;
 /// Vectors that a thread holds: few numbers, since each is a kernel of its own. Of single columns only powers of
 /// two: they matter less.
-const BATCHES: &[i64] = &[1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 25, 28, 32];
+const BATCHES: &[i64] = &[1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 16, 20, 25, 28, 32];
 const BATCHES_OF_SINGLES: &[i64] = &[1, 2, 4, 8, 16, 32, 64];
 /// Vectors of neighbouring columns that a block reads at least, where there are as many.
 const LEAST_LANES: i64 = 8;
@@ -63,7 +65,7 @@ const WAIT: i64 = 128 << 10;
 const WAIT_EACH: i64 = 1 << 10;
 /// Vectors of several inputs that a thread moves at once without running short of registers, and hundredths of the time that more
 /// take.
-const MOST_TOGETHER: i64 = 10;
+const MOST_TOGETHER: i64 = 12;
 const CROWDED: i64 = 125;
 /// Elements of the shortest columns and of the longest that are worth it: the more blocks a team has, the more each reads
 /// of what the others have left.
@@ -100,6 +102,8 @@ struct Rows {
     vector: i64,
     /// Where rows start at odd places, the tensor to whose vectors they are shifted.
     align: Option<TvId>,
+    /// Inputs that asynchronous copies move.
+    copied: Vec<TvId>,
     exact_vector: bool,
     /// Whether a thread's neighbour goes on with the next run, where one is shorter than the threads are many.
     joined: bool,
@@ -131,10 +135,13 @@ struct Way {
 impl std::fmt::Display for GridParams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Way { x, y, batch, team, teams, per_sm } = self.way;
-        let Rows { vector, align, joined, .. } = self.rows;
+        let Rows { vector, align, joined, ref copied, .. } = self.rows;
         let across = if self.rows.across { "across " } else { "" };
         write!(f, "{across}vector {vector} batch {batch} threads {x}x{y} teams {teams} of {team} {per_sm} per_sm")?;
         f.write_str(if align.is_some() { " aligned" } else { "" })?;
+        if !copied.is_empty() {
+            write!(f, " copied {}", copied.len())?;
+        }
         f.write_str(if joined { " joined" } else { "" })
     }
 }
@@ -228,6 +235,18 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
     let joined = !across && !reduced.is_empty() && exact_vector && covered > vectors + vectors / MOST_IDLE;
     let others = product(&reduced);
     let (vectors, reduced_extent) = if joined { (vectors.saturating_mul(others), 1) } else { (vectors, others) };
+    // Rows of one shape that follow each other without gaps are all shifted by as much.
+    let is_shifted = |tensor: &GlobalTensor| {
+        let starts = |tensor: &GlobalTensor| tensor.align % vector == 0 && tensor.dense.iter().all(|dense| *dense);
+        tensor.order == largest.order && starts(tensor) && starts(largest)
+    };
+    let is_copied = |tensor: &GlobalTensor| {
+        let starts = |tensor: &GlobalTensor| tensor.rows_aligned(widest(tensor).min(vector), fast.len());
+        let is_aligned = if align.is_some() { is_shifted(tensor) } else { starts(tensor) };
+        is_aligned && !tensor.is_output && vector * tensor.bytes >= MIN_ASYNC_BYTES
+    };
+    let is_in_turn = across || !kept.is_empty();
+    let copied = full.iter().filter(|tensor| is_in_turn && is_copied(tensor)).map(|tensor| tensor.tv).collect();
     let is_reduction = |tv: &TvId| scheduled.is_reduction(*tv);
     let reductions =
         || scheduled.tensors.ids().filter(is_reduction).map(|tv| scheduled.tensors[tv].dtype.bytes() as i64);
@@ -240,7 +259,7 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
         read: inputs().map(|tensor| tensor.bytes).sum(),
         moved: full.iter().map(|tensor| tensor.bytes).sum(),
         exchanged: reductions().sum::<i64>() + reductions().max().unwrap_or(0),
-        rows: Rows { fast: fast.to_vec(), kept, reduced, across, vector, align, exact_vector, joined },
+        rows: Rows { fast: fast.to_vec(), kept, reduced, across, vector, align, copied, exact_vector, joined },
     })
 }
 
@@ -336,7 +355,7 @@ struct Loops {
 /// Applies the choices.
 pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &GridParams) -> Result<()> {
     cache_inputs(builder, caching)?;
-    stage_rows(builder, params)?;
+    let copies = stage_rows(builder, params)?;
     let row = params.rows.all_reduced();
     recompute(builder, |state, tv| {
         let is_local = state.tensors[tv].memory == Memory::Local;
@@ -360,20 +379,27 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Gr
     }
     builder.min_blocks(params.way.per_sm as u32)?;
     let keep = positions(builder, params, &loops);
-    builder.inline_most(&keep)
+    builder.inline_most(&keep)?;
+    copies.into_iter().try_for_each(|copy| builder.circular_buffer(copy, 1))
 }
 
-/// Leaves what differs from turn to turn in shared memory.
-fn stage_rows(builder: &mut ScheduleBuilder, params: &GridParams) -> Result<()> {
+/// Leaves what differs from turn to turn in shared memory. Returns what is copied there without registers.
+fn stage_rows(builder: &mut ScheduleBuilder, params: &GridParams) -> Result<Vec<TvId>> {
     let state = builder.state();
     let is_row = |tv: &TvId| is_load(state, *tv) && params.rows.is_full(state, *tv);
-    let loads: Vec<TvId> = state.tensors.ids().filter(is_row).collect();
-    for load in loads {
+    let is_copied = |tv: &TvId| state.producers(*tv).iter().any(|from| params.rows.copied.contains(from));
+    let (copied, loaded): (Vec<TvId>, Vec<TvId>) = state.tensors.ids().filter(is_row).partition(is_copied);
+    for &copy in &copied {
+        builder.set_memory(copy, Memory::Shared)?;
+        builder.set_cache_hint(copy, CacheHint::Global)?;
+        builder.cache_after(copy)?;
+    }
+    for load in loaded {
         let staged = builder.cache_after(load)?;
         builder.set_memory(staged, Memory::Shared)?;
         builder.cache_after(staged)?;
     }
-    Ok(())
+    Ok(copied)
 }
 
 /// Whether a value is computed again by every stage, as it takes few instructions.
@@ -509,25 +535,25 @@ mod tests {
 
     #[test]
     fn teams_hold_long_rows() {
-        check("1", &[1000, 70_000], "vector 4 batch 25 threads 256x1 teams 176 of 3 4 per_sm");
-        check("1", &[100, 500_001], "vector 4 batch 25 threads 256x1 teams 26 of 20 4 per_sm aligned");
+        check("1", &[1000, 70_000], "vector 4 batch 25 threads 256x1 teams 176 of 3 4 per_sm copied 1");
+        check("1", &[100, 500_001], "vector 4 batch 25 threads 256x1 teams 26 of 20 4 per_sm aligned copied 1");
         check("0", &[4_000_000], "vector 4 batch 16 threads 512x1 teams 1 of 123 2 per_sm");
         // Those of several images, channel by channel.
-        check("0, 2", &[64, 256, 3136], "vector 4 batch 25 threads 256x1 teams 66 of 8 4 per_sm joined");
-        check("0, 2, 3", &[256, 128, 28, 28], "vector 4 batch 25 threads 256x1 teams 66 of 8 4 per_sm joined");
+        check("0, 2", &[64, 256, 3136], "vector 4 batch 25 threads 256x1 teams 66 of 8 4 per_sm copied 1 joined");
+        check("0, 2, 3", &[256, 128, 28, 28], "vector 4 batch 25 threads 256x1 teams 66 of 8 4 per_sm copied 1 joined");
         // At odd places each run is shifted.
-        check("0, 2, 3", &[31, 96, 57, 57], "vector 4 batch 25 threads 256x1 teams 96 of 5 4 per_sm aligned");
+        check("0, 2, 3", &[31, 96, 57, 57], "vector 4 batch 25 threads 256x1 teams 96 of 5 4 per_sm aligned copied 1");
     }
 
     #[test]
     fn blocks_hold_columns_beside_each_other() {
-        check("0", &[512, 131_072], "across vector 4 batch 16 threads 8x32 teams 528 of 1 4 per_sm");
-        check("0", &[16_384, 4096], "across vector 4 batch 25 threads 8x32 teams 25 of 21 4 per_sm");
-        check("1", &[64, 3136, 256], "across vector 4 batch 25 threads 8x32 teams 132 of 4 4 per_sm");
+        check("0", &[512, 131_072], "across vector 4 batch 16 threads 8x32 teams 528 of 1 4 per_sm copied 1");
+        check("0", &[16_384, 4096], "across vector 4 batch 25 threads 8x32 teams 25 of 21 4 per_sm copied 1");
+        check("1", &[64, 3136, 256], "across vector 4 batch 25 threads 8x32 teams 132 of 4 4 per_sm copied 1");
         // Nothing at all.
-        check("1", &[0, 3136, 256], "across vector 4 batch 1 threads 8x32 teams 1 of 98 4 per_sm");
+        check("1", &[0, 3136, 256], "across vector 4 batch 1 threads 8x32 teams 1 of 98 4 per_sm copied 1");
         // A few columns of a small tensor are one block's.
-        check("0", &[700, 24], "across vector 4 batch 25 threads 8x32 teams 1 of 1 4 per_sm");
+        check("0", &[700, 24], "across vector 4 batch 25 threads 8x32 teams 1 of 1 4 per_sm copied 1");
     }
 
     #[test]

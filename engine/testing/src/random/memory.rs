@@ -69,7 +69,7 @@ fn ring(draw: &mut Draw, b: &mut ScheduleBuilder, tv: TvId) -> Result<()> {
         tile(draw, b, tv, at)?;
     }
     b.inline_at(tv, at)?;
-    b.circular_buffer(tv, 2 + draw.below(4) as u32)
+    b.circular_buffer(tv, 1 + draw.below(5) as u32)
 }
 
 /// A value that a whole block reaches, computed before anything else in it.

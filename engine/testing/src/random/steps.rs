@@ -476,7 +476,7 @@ impl Steps {
         if shares {
             self.alloc(&copy, &loops[at..]);
         }
-        let stages = 2 + self.draw.below(4);
+        let stages = 1 + self.draw.below(5);
         self.step(&format!("circular_buffer %{copy} {stages}"));
     }
 

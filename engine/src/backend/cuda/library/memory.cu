@@ -167,7 +167,7 @@ template <class T, class E> __device__ inline void store_unaligned(E* to, const 
 template <int bytes> __device__ inline void copy_async(void* to, const void* from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
                :
-               : "l"(__cvta_generic_to_shared(to)), "l"(from), "n"(bytes)
+               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(to))), "l"(from), "n"(bytes)
                : "memory");
 }
 //@ copy_async_global :
@@ -175,7 +175,7 @@ template <int bytes> __device__ inline void copy_async(void* to, const void* fro
 __device__ inline void copy_async_global(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
                :
-               : "l"(__cvta_generic_to_shared(to)), "l"(from)
+               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(to))), "l"(from)
                : "memory");
 }
 //@ commit_group :
