@@ -2,7 +2,7 @@
 //!
 //! `tune NVRTC_FOLDER FUSIONS CHOICES MxN...`: FUSIONS is a file of fusions whose
 //! inputs are `[m, n]`, `[m, 1]` or `[n]`. For each of them and each size, the first CHOICES
-//! ways are tried in the order of the heuristic's costs (`norm.choice`, `inner_outer.choice`), and a line
+//! ways are tried in the order of the heuristic's costs (`norm.choice` and the like), and a line
 //! of CSV tells each: time, share of a copy of the same bytes, registers, bytes
 //! spilled, and the elements by which the first output differs from the first
 //! way's. Compiles on several threads, as far as NVRTC does; times one kernel at a time.
@@ -24,6 +24,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+/// What says which way is taken.
+const CHOICES: [&str; 4] = ["norm.choice", "inner_outer.choice", "grid_persistent.choice", "folded_columns.choice"];
 /// Elements of the first output that are compared.
 const COMPARED: usize = 1 << 18;
 
@@ -141,7 +143,7 @@ fn compile_one(
 ) -> Option<Candidate> {
     let Workload { fusion, args, .. } = &workloads[workload];
     let scheduled = |choice: usize| {
-        let tuning = ["norm.choice", "inner_outer.choice"].map(|name| (name.to_string(), choice as i64)).into();
+        let tuning = CHOICES.map(|name| (name.to_string(), choice as i64)).into();
         let options = Options { tuning, ..Options::default() };
         let cx = CompileCx { options: &options, device: device.desc(), trace: &NoTrace };
         compile_fusion(&cx, fusion, args, &vec![16; args.len()])

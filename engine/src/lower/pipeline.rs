@@ -14,15 +14,17 @@
 //!   that iteration `i - 1` has read. Behind the last iteration groups are empty, but counted.
 //! * What has one stage is *refilled*: elements of iteration `i + 1` are copied where iteration `i` reads those in their
 //!   places for the last time, as deep in the loops of that reader as it runs over the same elements. A thread
-//!   has read its own elements before it begins the copy, and nobody else has to do with them.
+//!   has read its own elements before it begins the copy, and nobody else has to do with them. (Loads from shared
+//!   memory and asynchronous copies to it are issued in their order to the one pipe to that memory, and a copy writes there when
+//!   its data have come from further away: what was read before has been read.)
 //!
 //! A thread waits for its groups in their order, whichever ring they belong to. So of the rings of one
 //! loop that of the fewest stages decides how many groups stay on their way; and a loop with a ring
-//! that runs within an iteration of another one waits for all that the outer one has begun before. Where something is
-//! refilled, whose group is the last of an iteration, all is waited for.
+//! that runs within an iteration of another one waits for all that the outer one has begun before. What is
+//! refilled has a group of its own, the last of an iteration, so that all is waited for: rings beside it are one iteration ahead too.
 
 use super::facts::Facts;
-use super::tree::{Body, Iteration, Load, LoopTree, Node, NodeId, Wide};
+use super::tree::{Body, Iteration, Load, LoopTree, Node, NodeId, Step, Wide};
 use crate::schedule::{AxisId, Loop, TvId};
 use std::collections::BTreeMap;
 
@@ -75,7 +77,9 @@ fn load_ahead(facts: &Facts<'_>, tree: &mut LoopTree, node: NodeId) -> Body {
     let refilled = rings.remove(&1).unwrap_or_default();
     turn_rings(tree, own.axis, (&rings, &refilled), &mut before, &mut rewritten);
     if !refilled.is_empty() {
-        refilled.iter().for_each(|(tv, nest)| rest = refill(facts, tree, own.axis, (*tv, *nest), &rest));
+        for copies in &refilled {
+            rest = refill(facts, tree, own.axis, *copies, rest);
+        }
         rest.push(tree.add(Node::Commit));
     }
     if !loads.is_empty() {
@@ -117,33 +121,41 @@ fn twins(tree: &mut LoopTree, axis: AxisId, loads: &[TvId], nests: &[NodeId]) ->
 type Rings = BTreeMap<i64, Vec<(TvId, NodeId)>>;
 
 /// Puts the copies for the next iteration behind the last node that reads a tensor: within loops of it over the same
-/// elements, each behind what reads that element.
-fn refill(facts: &Facts<'_>, tree: &mut LoopTree, axis: AxisId, (tv, nest): (TvId, NodeId), body: &[NodeId]) -> Body {
-    let mut body = body.to_vec();
-    let last = body.iter().rposition(|node| reads(facts, tree, *node, tv)).map_or(0, |at| at + 1);
-    if let Some(at) = last.checked_sub(1)
-        && let Node::Loop { own: theirs, body: inside, .. } = &tree.nodes[body[at]]
-        && let Node::Loop { own, body: filled, .. } = &tree.nodes[nest]
-        && own == theirs
-        && let [inner] = *filled.as_slice()
-    {
-        let inside = refill(facts, tree, axis, (tv, inner), &inside.clone());
-        if let Node::Loop { body, .. } = &mut tree.nodes[body[at]] {
-            *body = inside;
+/// elements, each behind what reads that element. Not within loops that have groups of their own.
+fn refill(facts: &Facts<'_>, tree: &mut LoopTree, axis: AxisId, (tv, nest): (TvId, NodeId), mut body: Body) -> Body {
+    let last = body.iter().rposition(|node| reads(facts, tree, *node, tv));
+    if let Some((reader, within, inner)) = last.and_then(|at| same_loop(tree, body[at], nest)) {
+        let refilled = refill(facts, tree, axis, (tv, inner), within);
+        if let Node::Loop { body, .. } = &mut tree.nodes[reader] {
+            *body = refilled;
         }
         return body;
     }
     let fill = tree.copy(&[nest], &|_| None);
-    body.insert(last, tree.add(Node::Fill { axis, at: Iteration::After(1), body: fill }));
+    let fill = tree.add(Node::Fill { axis, at: Iteration::After(1), body: fill });
+    body.insert(last.map_or(body.len(), |at| at + 1), fill);
     body
+}
+
+/// Of a reader, and of a nest of copies, that are loops over one axis: the reader, its body, and that of the nest, if that is
+/// one node.
+fn same_loop(tree: &LoopTree, reader: NodeId, nest: NodeId) -> Option<(NodeId, Body, NodeId)> {
+    let (Node::Loop { own: theirs, body, .. }, Node::Loop { own, body: copies, .. }) =
+        (&tree.nodes[reader], &tree.nodes[nest])
+    else {
+        return None;
+    };
+    let [inner] = *copies.as_slice() else { return None };
+    let has_groups = tree.inside(body).into_iter().any(|node| matches!(tree.nodes[node], Node::Commit));
+    (own == theirs && !has_groups).then(|| (reader, body.clone(), inner))
 }
 
 /// Whether something in a node is computed of a tensor.
 fn reads(facts: &Facts<'_>, tree: &LoopTree, node: NodeId, tv: TvId) -> bool {
     let made = |node: NodeId| match &tree.nodes[node] {
-        Node::Accumulate { tv, .. } | Node::Compute { tv } | Node::Store { tv, .. } | Node::Reduce { tv, .. } => {
-            Some(*tv)
-        }
+        Node::Accumulate { tv, .. } | Node::Compute { tv } | Node::Store { tv, .. } => Some(*tv),
+        // The other steps are among values of threads.
+        Node::Reduce { tv, step: Step::Gather, .. } => Some(*tv),
         Node::Load { load } => Some(load.tv),
         Node::Wide { wide, .. } => Some(match wide {
             Wide::Load(load) => load.tv,

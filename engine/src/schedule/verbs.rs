@@ -112,7 +112,7 @@ pub const VERBS: &[Verb] = &[
     verb(
         "circular_buffer",
         "circular_buffer %t N",
-        "Loads `%t` N - 1 iterations ahead of its use: in shared memory N is 2 to 8, in registers 2. With N = 1 in shared memory, each element of the next iteration follows the last read of this one's.",
+        "Loads `%t` N - 1 iterations ahead of its use: in shared memory N is 2 to 8, in registers 2. In shared memory N may be 1: each element of the next iteration is loaded as soon as the one in its place was read for the last time.",
     ),
     verb(
         "set_cache_hint",

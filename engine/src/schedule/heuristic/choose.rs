@@ -8,8 +8,8 @@ use super::structure::Unscheduled;
 use super::summary::Summary;
 use super::tile::Caching;
 use super::{
-    Sizes, coverage, grid_persistent, heads, images, inner_outer, norm_inner, pointwise, reduction, short_rows,
-    transpose, tuning,
+    Sizes, coverage, folded_columns, grid_persistent, heads, images, inner_outer, norm_inner, pointwise, reduction,
+    short_rows, transpose, tuning,
 };
 use crate::diag::{Diagnostic, Result, code};
 use crate::options::CompileCx;
@@ -65,6 +65,7 @@ pub(super) enum Params {
     Transpose(Box<transpose::TransposeParams>),
     Pointwise(pointwise::PointwiseParams),
     ShortRows(Box<short_rows::ShortRowParams>),
+    FoldedColumns(folded_columns::FoldedParams),
     Reduction(reduction::ReductionParams),
     InnerPersistent(norm_inner::NormParams),
     InnerOuter(inner_outer::InnerOuterParams),
@@ -87,6 +88,7 @@ const HEURISTICS: &[Heuristic] = &[
     transpose::HEURISTIC,
     pointwise::HEURISTIC,
     short_rows::HEURISTIC,
+    folded_columns::HEURISTIC,
     reduction::HEURISTIC,
     grid_persistent::HEURISTIC,
     norm_inner::HEURISTIC,
@@ -136,6 +138,10 @@ pub fn schedule(unscheduled: &Unscheduled, decision: &Decision) -> Result<Planne
         }
         Params::ShortRows(params) => {
             short_rows::apply(&mut builder, *caching, params)?;
+            params.to_string()
+        }
+        Params::FoldedColumns(params) => {
+            folded_columns::apply(&mut builder, *caching, params)?;
             params.to_string()
         }
         Params::Reduction(params) => {
@@ -255,6 +261,7 @@ mod tests {
                 "%0 and %1 reduce over different",
                 "%0 and %1 reduce over different",
                 "%0 and %1 reduce over different",
+                "%0 and %1 reduce over different",
                 "no block holds a row",
             ],
         );
@@ -265,6 +272,7 @@ mod tests {
             [
                 "no large tensors run along two",
                 "has dimensions that no tensor shares",
+                "no reduction",
                 "no reduction",
                 "no reduction",
                 "no reduction",
@@ -280,6 +288,7 @@ mod tests {
                 "has reductions",
                 "has reductions",
                 "rows of 100000000 elements are few",
+                "varies along the reduced dimensions after",
                 "varies along the reduced dimensions after",
                 "do not hold a row together",
                 "a row of 100000000 elements",

@@ -8,9 +8,8 @@
 //! What the threads hold lies in shared memory, of which several blocks have a part each: while some load, wait or
 //! store, others compute. Values are computed from there again by every stage that needs them, but for those that take
 //! many instructions. What asynchronous copies move is followed there by the next turn's as soon as it was read for the
-//! last time, so that memory has to do while results are computed and stored. (On an H200 four blocks of 256 threads are a third
-//! faster than one whose next turn has a place of its own; softmax of 512x131072 bf16 is 0.62 of a copy if each turn
-//! loads for itself, and 0.76 so.)
+//! last time, so that memory has to do while results are computed and stored. (Softmax of 512x131072 bf16 on an H200 is
+//! 0.76 of a copy so, 0.62 if each turn loads for itself, and 0.51 if one block has a second place for its next turn.)
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
@@ -63,8 +62,8 @@ const TURN: i64 = 96 << 10;
 const WAIT: i64 = 128 << 10;
 /// More for each block of a team: they count themselves one by one.
 const WAIT_EACH: i64 = 1 << 10;
-/// Vectors of several inputs that a thread moves at once without running short of registers, and hundredths of the time that more
-/// take.
+/// Vectors of several inputs that a thread moves at once without running short of registers for their addresses and tests, and
+/// hundredths of the time that more take.
 const MOST_TOGETHER: i64 = 12;
 const CROWDED: i64 = 125;
 /// Elements of the shortest columns and of the longest that are worth it: the more blocks a team has, the more each reads
@@ -236,14 +235,12 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
     let others = product(&reduced);
     let (vectors, reduced_extent) = if joined { (vectors.saturating_mul(others), 1) } else { (vectors, others) };
     // Rows of one shape that follow each other without gaps are all shifted by as much.
-    let is_shifted = |tensor: &GlobalTensor| {
-        let starts = |tensor: &GlobalTensor| tensor.align % vector == 0 && tensor.dense.iter().all(|dense| *dense);
-        tensor.order == largest.order && starts(tensor) && starts(largest)
-    };
+    let is_dense = |tensor: &GlobalTensor| tensor.align % vector == 0 && tensor.dense.iter().all(|dense| *dense);
+    let is_shifted = |tensor: &GlobalTensor| tensor.order == largest.order && is_dense(tensor) && is_dense(largest);
+    let is_aligned = |tensor: &GlobalTensor| tensor.rows_aligned(widest(tensor).min(vector), fast.len());
     let is_copied = |tensor: &GlobalTensor| {
-        let starts = |tensor: &GlobalTensor| tensor.rows_aligned(widest(tensor).min(vector), fast.len());
-        let is_aligned = if align.is_some() { is_shifted(tensor) } else { starts(tensor) };
-        is_aligned && !tensor.is_output && vector * tensor.bytes >= MIN_ASYNC_BYTES
+        let starts = if align.is_some() { is_shifted(tensor) } else { is_aligned(tensor) };
+        starts && !tensor.is_output && vector * tensor.bytes >= MIN_ASYNC_BYTES
     };
     let is_in_turn = across || !kept.is_empty();
     let copied = full.iter().filter(|tensor| is_in_turn && is_copied(tensor)).map(|tensor| tensor.tv).collect();

@@ -18,6 +18,7 @@ use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::column_ways::{Row, STAGES, Way, ways};
 use super::coverage;
 use super::norm_inner::{along_row, is_cheap, prefetch_rows};
+use super::phases::{descendants, loops_of, reduced_over, set_loops, split_off};
 use super::recompute::{recompute, recompute_in_loop};
 use super::residency::{REGISTER_BYTES, is_load};
 use super::structure::Side;
@@ -169,14 +170,6 @@ fn is_copied(bytes: i64) -> bool {
     bytes >= LEAST_COPIED
 }
 
-/// The root axes over which a tensor is reduced, if it is.
-fn reduced_over(scheduled: &ScheduledFusion, tv: TvId) -> Option<BTreeSet<AxisId>> {
-    match &scheduled.tensors[tv].op.as_ref()?.compute {
-        Compute::Reduce { over, .. } => Some(over.iter().copied().collect()),
-        _ => None,
-    }
-}
-
 /// Why what is computed of sums of columns cannot be done after all rows are: it has rows itself, is reduced, or reads
 /// what rows have made.
 fn behind_sums(scheduled: &ScheduledFusion, sums: &[TvId], columns: &BTreeSet<AxisId>) -> Option<String> {
@@ -200,17 +193,6 @@ fn behind_sums(scheduled: &ScheduledFusion, sums: &[TvId], columns: &BTreeSet<Ax
         }
     }
     None
-}
-
-/// Tensors and all that is computed of them.
-fn descendants(scheduled: &ScheduledFusion, of: &[TvId]) -> BTreeSet<TvId> {
-    let mut found: BTreeSet<TvId> = of.iter().copied().collect();
-    for tv in scheduled.topological() {
-        if scheduled.producers(tv).iter().any(|producer| found.contains(producer)) {
-            found.insert(tv);
-        }
-    }
-    found
 }
 
 /// Chooses for the given sizes.
@@ -266,13 +248,8 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &In
             builder.rfactor(sum, &[columns.lane])?;
         }
     }
-    let later = split_off_columns(builder, &workspaces)?;
-    for tv in builder.state().tensors.ids().collect::<Vec<_>>() {
-        if builder.state().tensors[tv].op.is_some() {
-            let order = if later.contains(&tv) { columns.loops(&rows) } else { rows.loops() };
-            builder.set_loops(tv, &loops_among(builder.state(), tv, order))?;
-        }
-    }
+    let later = split_off(builder, &workspaces)?;
+    set_loops(builder, &later, &rows.loops(), &columns.loops(&rows))?;
     // What is cheap to compute of parameters.
     recompute_in_loop(builder, rows.turn, |state, tv| {
         let is_value = state.tensors[tv].memory == Memory::Local && !is_load(state, tv) && !later.contains(&tv);
@@ -322,18 +299,6 @@ impl ColumnAxes {
         ];
         loops_of(order)
     }
-}
-
-fn loops_of<const N: usize>(order: [(Option<AxisId>, ParallelType); N]) -> Vec<Loop> {
-    order.into_iter().filter_map(|(axis, parallel)| Some(Loop { axis: axis?, parallel })).collect()
-}
-
-/// Of some loops those over threads and blocks, and those on which a tensor depends, or over which it is reduced.
-fn loops_among(state: &ScheduledFusion, tv: TvId, order: Vec<Loop>) -> Vec<Loop> {
-    let over: BTreeSet<AxisId> = reduced_over(state, tv).unwrap_or_default();
-    let is_over = |axis: AxisId| over.iter().any(|whole| *whole == axis || state.axes.derives_from(axis, *whole));
-    let is_own = |own: &Loop| !own.parallel.is_loop() || state.depends(tv, own.axis) || is_over(own.axis);
-    order.into_iter().filter(is_own).collect()
 }
 
 /// Takes what differs from row to row through shared memory, as far as there are asynchronous copies of it.
@@ -409,30 +374,6 @@ fn factor(builder: &mut ScheduleBuilder, params: &InnerOuterParams, axes: &RowAx
         workspaces.push(workspace);
     }
     Ok((of_columns, workspaces))
-}
-
-/// What is computed when all rows are done; what that reads of parameters is computed anew.
-fn split_off_columns(builder: &mut ScheduleBuilder, workspaces: &[TvId]) -> Result<BTreeSet<TvId>> {
-    let mut later = descendants(builder.state(), workspaces);
-    workspaces.iter().for_each(|workspace| {
-        later.remove(workspace);
-    });
-    let mut stack: Vec<TvId> = later.iter().copied().collect();
-    while let Some(tv) = stack.pop() {
-        let state = builder.state();
-        let is_earlier =
-            |read: &TvId| !later.contains(read) && !workspaces.contains(read) && state.tensors[*read].op.is_some();
-        let read: BTreeSet<TvId> = state.producers(tv).into_iter().filter(is_earlier).collect();
-        for read in read {
-            let own = match builder.state().consumers(read).iter().all(|user| later.contains(user)) {
-                true => read,
-                false => builder.cache_fork(read, tv)?,
-            };
-            later.insert(own);
-            stack.push(own);
-        }
-    }
-    Ok(later)
 }
 
 /// How deep values are computed at most: what is loaded outside of the loop over a thread's vectors, sums of blocks too,

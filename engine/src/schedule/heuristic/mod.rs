@@ -4,24 +4,29 @@
 //! beside the schedule); [`schedule`] drives the
 //! [`ScheduleBuilder`](super::ScheduleBuilder) as the [`Decision`] says, and sees no size.
 //!
+//! In the order in which they are asked:
+//!
 //! | name | takes | shape of the kernel |
 //! |---|---|---|
 //! | `transpose` | no reduction, large tensors along two different dimensions | a tile a block, through shared memory |
 //! | `pointwise` | no reduction | 1-D, or 2-D around a break point where broadcasts change |
-//! | `reduction` | reductions over one set of dimensions, nothing after them varies along it | rows of threads (inner), columns (outer); one block or several a result |
 //! | `short_rows` | reductions over many short rows that are no whole vectors | runs of rows through shared memory, a row a few threads |
-//! | `inner_outer` | reductions over rows, and over columns of the same tensors | rows in turn, held, short ones several at once; sums of columns in registers, then those of all blocks |
+//! | `folded_columns` | reductions over columns of rows that are no whole vectors | several rows as one of whole vectors; a sum of each lane in registers, then those of all blocks |
+//! | `reduction` | reductions over one set of dimensions, nothing after them varies along it | rows of threads (inner), columns (outer); one block or several a result |
 //! | `grid_persistent` | a value varies along the reduced dimensions after the reduction, and rows are longer than a block holds, or run across memory | a row several blocks, which wait for each other |
 //! | `inner_persistent` | a value varies along the reduced dimensions after the reduction | a row a block, kept in registers |
+//! | `inner_outer` | reductions over rows, and over columns of the same tensors | rows in turn, held, short ones several at once; sums of columns in registers, then those of all blocks |
 
 mod choose;
 mod column_ways;
 mod coverage;
+mod folded_columns;
 mod grid_persistent;
 mod heads;
 mod images;
 mod inner_outer;
 mod norm_inner;
+mod phases;
 mod pointwise;
 mod recompute;
 mod reduction;

@@ -437,6 +437,11 @@ pub(super) fn is_one_instruction(compute: &Compute) -> bool {
     }
 }
 
+/// Whether an operation of one operand takes many instructions.
+pub(super) fn is_heavy(compute: &Compute) -> bool {
+    matches!(compute, Compute::Unary(_)) && !is_one_instruction(compute)
+}
+
 /// Instructions, about, of a thread for an element.
 fn instructions(state: &ScheduledFusion, tv: TvId, compute: &Compute) -> i64 {
     let is_narrow = |tv: &TvId| state.tensors[*tv].dtype.bytes() == 1;

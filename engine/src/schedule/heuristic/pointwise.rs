@@ -10,7 +10,7 @@
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
-use super::norm_inner::is_one_instruction;
+use super::norm_inner::is_heavy;
 use super::shared_tile::{SECTOR_BYTES, WORD_BYTES, extent_of};
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
@@ -283,7 +283,6 @@ struct Work {
 impl Work {
     fn of(scheduled: &ScheduledFusion) -> Self {
         let ops = || scheduled.tensors.values().filter_map(|data| data.op.as_ref());
-        let is_heavy = |compute: &Compute| matches!(compute, Compute::Unary(_)) && !is_one_instruction(compute);
         Self {
             is_random: ops().any(|op| matches!(op.compute, Compute::Random(_))),
             is_heavy: ops().any(|op| is_heavy(&op.compute)),

@@ -235,12 +235,12 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
 }
 
 /// Whether maxima are reduced with sums of exponentials below them.
-fn has_pairs(scheduled: &ScheduledFusion) -> bool {
+pub(super) fn has_pairs(scheduled: &ScheduledFusion) -> bool {
     scheduled.tensors.ids().any(|tv| scheduled.reduces_pairs(tv))
 }
 
 /// Registers that the sums of one column take.
-fn accumulators(scheduled: &ScheduledFusion) -> i64 {
+pub(super) fn accumulators(scheduled: &ScheduledFusion) -> i64 {
     let reductions = scheduled.tensors.values().filter(|tv| {
         let op = tv.op.as_ref();
         op.is_some_and(|op| matches!(op.compute, Compute::Reduce { .. }))

@@ -29,6 +29,10 @@ const fn setting(name: &'static str, least: i64, most: i64) -> Setting {
 pub const SETTINGS: &[Setting] = &[
     setting("cache.load", 0, 1),
     setting("cache.store", 0, 1),
+    // The place among all ways to take rows together, the best by the model first.
+    setting("folded_columns.choice", 0, 64),
+    // Elements of the largest tensor from which rows of sums of columns are taken together.
+    setting("folded_columns.least", 1, 1 << 30),
     // The place among all ways in which blocks hold a row together, the best by the model first; and the elements of a
     // row from which on they do.
     setting("grid_persistent.choice", 0, 1024),

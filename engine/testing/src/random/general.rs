@@ -88,10 +88,12 @@ fn tensor(draw: &mut Draw, dtype: DType, sizes: &[i64]) -> Option<HostTensor> {
 /// Parameters of heuristics, half of the time: what is right for one choice
 /// must be right for all.
 pub fn tuning(draw: &mut Draw) -> BTreeMap<String, i64> {
-    const VALUES: [(&str, &[i64]); 20] = [
+    const VALUES: [(&str, &[i64]); 22] = [
         ("pointwise.threads", &[1, 3, 32, 64, 96, 256, 1000, 1024]),
         ("pointwise.unroll", &[1, 2, 3, 4, 16]),
         ("pointwise.least_folded", &[1]),
+        ("folded_columns.choice", &[0, 1, 2, 4, 7]),
+        ("folded_columns.least", &[1]),
         ("short_rows.choice", &[0, 1, 2, 3, 4]),
         ("short_rows.least", &[1]),
         ("short_rows.row", &[1, 20, 384]),
