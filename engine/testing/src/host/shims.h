@@ -115,9 +115,11 @@ template <class T> inline T __ldg(const T* p) { return *p; }
 template <class T> inline T __ldcg(const T* p) { return *p; }
 template <class T> inline void ptx_load(T& r, const T* p) { r = *p; }
 // Asynchronous copies land at once, which is one of the moments at which they may.
-inline size_t __cvta_generic_to_shared(void* p) { return (size_t)p; }
-inline void ptx_cp_async_ca_shared_global(size_t to, const void* from, int bytes) { __builtin_memcpy((void*)to, from, bytes); }
-inline void ptx_cp_async_cg_shared_global(size_t to, const void* from) { __builtin_memcpy((void*)to, from, 16); }
+// Addresses of shared memory have 32 bits: they count from what was converted last, which is used at once.
+inline thread_local char* shared_window = nullptr;
+inline size_t __cvta_generic_to_shared(void* p) { shared_window = (char*)p; return 0; }
+inline void ptx_cp_async_ca_shared_global(unsigned to, const void* from, int bytes) { __builtin_memcpy(shared_window + to, from, bytes); }
+inline void ptx_cp_async_cg_shared_global(unsigned to, const void* from) { __builtin_memcpy(shared_window + to, from, 16); }
 inline void ptx_cp_async_commit_group() {}
 inline void ptx_cp_async_wait_group(int) {}
 inline void ptx_ld_global_cg_u8(unsigned& r, const unsigned char* p) { r = *p; }
