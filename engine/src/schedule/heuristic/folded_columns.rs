@@ -47,7 +47,7 @@ const LONGEST_HEAVY: i64 = 2048;
 /// Threads read whole words beside each other as fast, but for rows of so few.
 const WORD_BYTES: i64 = 4;
 const LONGEST_OF_WORDS: i64 = 1024;
-/// Threads of a block, blocks of a multiprocessor, and registers of a thread that this leaves by the model of [`registers`];
+/// Threads of a block, blocks of a multiprocessor, and registers of a thread that this leaves, by what [`work_of`] counts;
 /// the same where functions of many instructions are computed.
 const BLOCKS: [(i64, i64, i64); 3] = [(512, 2, 68), (256, 3, 80), (256, 2, 130)];
 const HEAVY_BLOCKS: [(i64, i64, i64); 3] = [(256, 4, 72), (256, 3, 80), (256, 2, 130)];
