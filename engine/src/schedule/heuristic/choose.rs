@@ -188,7 +188,7 @@ fn choose<'h>(table: &'h [Heuristic], problem: &Problem<'_>, scheduled: &Schedul
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::fusion::bind;
     use crate::num::DType;
@@ -197,11 +197,11 @@ mod tests {
     use crate::tensor::{ArgMeta, TensorMeta};
     use crate::text;
 
-    /// What `schedule` makes of a fusion over dense `f32` inputs.
-    fn planned(fusion: &str, sizes: &[&[i64]]) -> Result<Planned> {
+    /// What a fusion is scheduled as on an H200, of dense aligned tensors of these types and sizes.
+    pub(in super::super) fn planned_of(fusion: &str, tensors: &[(DType, &[i64])]) -> Result<Planned> {
         let fusion = text::parse_one(fusion).expect("it reads");
-        let args: Vec<ArgMeta> =
-            sizes.iter().map(|sizes| ArgMeta::Tensor(TensorMeta::contiguous(DType::F32, sizes))).collect();
+        let tensor = |(dtype, sizes): &(DType, &[i64])| ArgMeta::Tensor(TensorMeta::contiguous(*dtype, sizes));
+        let args: Vec<ArgMeta> = tensors.iter().map(tensor).collect();
         let bindings = bind(&fusion, &args).expect("it binds");
         let (device, options) = (DeviceDesc::h200(), Options::default());
         let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
@@ -209,6 +209,12 @@ mod tests {
         let class = ArgClass::new(&fusion, &args, &vec![16; args.len()], sizes.elements(), &options);
         let unscheduled = Unscheduled::new(scheduled_fusion(&fusion)?)?;
         schedule(&unscheduled, &decide(&cx, &unscheduled, &class, &sizes)?)
+    }
+
+    /// The same over dense `f32` inputs.
+    fn planned(fusion: &str, sizes: &[&[i64]]) -> Result<Planned> {
+        let tensors: Vec<(DType, &[i64])> = sizes.iter().map(|sizes| (DType::F32, *sizes)).collect();
+        planned_of(fusion, &tensors)
     }
 
     fn check_refused(fusion: &str, sizes: &[&[i64]], refused: crate::diag::Code, reasons: [&str; HEURISTICS.len()]) {

@@ -7,7 +7,7 @@ use super::structure::{Mixed, whole_of};
 use super::summary::Summary;
 use crate::axes::AxisRef;
 use crate::diag::{Diagnostic, Result, code};
-use crate::schedule::{AxisId, ScheduledFusion, Xform};
+use crate::schedule::{AxisId, Compute, ScheduledFusion, Xform};
 
 /// Whether no axis is made of another by the program itself, as those of pads and joined tensors: most patterns know of none such.
 pub(super) fn check_plain(scheduled: &ScheduledFusion) -> Result<(), Refusal> {
@@ -21,6 +21,15 @@ pub(super) fn check_plain(scheduled: &ScheduledFusion) -> Result<(), Refusal> {
 pub(super) fn check_direct(scheduled: &ScheduledFusion) -> Result<(), Refusal> {
     match scheduled.tensors.ids().any(|tv| scheduled.lookup_of(tv).is_some()) {
         true => Err(Refusal::Pattern("the fusion looks elements up".to_string())),
+        false => Ok(()),
+    }
+}
+
+/// Whether no random numbers are drawn: few patterns know which element has which.
+pub(super) fn check_not_random(scheduled: &ScheduledFusion) -> Result<(), Refusal> {
+    let mut ops = scheduled.tensors.values().filter_map(|data| data.op.as_ref());
+    match ops.any(|op| matches!(op.compute, Compute::Random(_))) {
+        true => Err(Refusal::Pattern("random numbers are drawn".to_string())),
         false => Ok(()),
     }
 }

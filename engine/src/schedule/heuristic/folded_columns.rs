@@ -19,7 +19,7 @@ use super::tile::{
 };
 use crate::diag::{Diagnostic, Result};
 use crate::options::DeviceDesc;
-use crate::schedule::{AxisId, Compute, Loop, Memory, ParallelType, Parts, ScheduleBuilder, ScheduledFusion, TvId};
+use crate::schedule::{AxisId, Loop, Memory, ParallelType, Parts, ScheduleBuilder, ScheduledFusion, TvId};
 use std::collections::BTreeSet;
 
 /// Its row of the table.
@@ -166,10 +166,7 @@ fn rows_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Rows, R
     if !summary.globals.iter().filter(|tensor| is_row(tensor)).all(is_whole) {
         return refused("some tensor with rows is not one run of memory along all dimensions");
     }
-    let mut ops = scheduled.tensors.values().filter_map(|data| data.op.as_ref());
-    if ops.any(|op| matches!(op.compute, Compute::Random(_))) {
-        return refused("random numbers are drawn");
-    }
+    coverage::check_not_random(scheduled)?;
     let extent = |roots: &[AxisId]| roots.iter().fold(1i64, |n, root| n.saturating_mul(sizes.extent(scheduled, *root)));
     let (number, length) = (extent(rows), extent(row));
     let fold = vector >> (length | vector).trailing_zeros();
@@ -395,30 +392,17 @@ fn positions(builder: &ScheduleBuilder, caches: &[TvId], later: &BTreeSet<TvId>,
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Planned, Sizes, Unscheduled, decide, schedule};
+    use super::super::Planned;
+    use super::super::choose::tests::planned_of;
     use crate::diag::Result;
-    use crate::fusion::bind;
     use crate::num::DType;
-    use crate::options::{CompileCx, DeviceDesc, NoTrace, Options};
-    use crate::schedule::{ArgClass, scheduled_fusion};
-    use crate::tensor::{ArgMeta, TensorMeta};
-    use crate::text;
 
     /// What a fusion of rows `x` and `y`, a number a row `r` and a parameter `w` is scheduled as.
     fn planned(dtype: DType, body: &str, [m, n]: [i64; 2]) -> Result<Planned> {
         let text =
             format!("fusion @f(%x: {dtype}[?, ?], %y: {dtype}[?, ?], %r: f32[?, 1], %w: bf16[?]) {{\n{body}\n}}");
-        let fusion = text::parse_one(&text).expect("it reads");
-        let tensor = |dtype, sizes: &[i64]| ArgMeta::Tensor(TensorMeta::contiguous(dtype, sizes));
-        let rows = || tensor(dtype, &[m, n]);
-        let args = [rows(), rows(), tensor(DType::F32, &[m, 1]), tensor(DType::BF16, &[n])];
-        let bindings = bind(&fusion, &args).expect("it binds");
-        let (device, options) = (DeviceDesc::h200(), Options::default());
-        let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
-        let sizes = Sizes::new(&fusion, &bindings);
-        let class = ArgClass::new(&fusion, &args, &[16; 4], sizes.elements(), &options);
-        let unscheduled = Unscheduled::new(scheduled_fusion(&fusion)?)?;
-        schedule(&unscheduled, &decide(&cx, &unscheduled, &class, &sizes)?)
+        let rows = [m, n];
+        planned_of(&text, &[(dtype, &rows), (dtype, &rows), (DType::F32, &[m, 1]), (DType::BF16, &[n])])
     }
 
     fn check(dtype: DType, body: &str, sizes: [i64; 2], scheduler: &str, params: &str) {

@@ -173,11 +173,7 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
     if !summary.structure.persistent {
         return refused("nothing varies along the reduced dimensions after the reduction");
     }
-    let is_random =
-        |tv: TvId| scheduled.tensors[tv].op.as_ref().is_some_and(|op| matches!(op.compute, Compute::Random(_)));
-    if scheduled.tensors.ids().any(is_random) {
-        return refused("random numbers are drawn");
-    }
+    coverage::check_not_random(scheduled)?;
     let roots = &summary.structure.roots;
     let is_full = |tensor: &GlobalTensor| roots.iter().all(|root| tensor.order.contains(root));
     let Some(largest) = summary.largest(is_full) else {
@@ -497,28 +493,16 @@ fn positions(builder: &ScheduleBuilder, params: &GridParams, loops: &Loops) -> V
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Planned, Sizes, Unscheduled, decide, schedule};
+    use super::super::Planned;
+    use super::super::choose::tests::planned_of;
     use crate::diag::Result;
-    use crate::fusion::bind;
     use crate::num::DType;
-    use crate::options::{CompileCx, DeviceDesc, NoTrace, Options};
-    use crate::schedule::{ArgClass, scheduled_fusion};
-    use crate::tensor::{ArgMeta, TensorMeta};
-    use crate::text;
 
     /// What a normalisation over some axes of a dense tensor is scheduled as.
     fn planned(axes: &str, sizes: &[i64]) -> Result<Planned> {
         let dims = vec!["?"; sizes.len()].join(", ");
         let body = format!("%0 = cast %x f32\n%1 = max %0 axes({axes}) keepdim\n%2 = sub %0, %1\nreturn %2");
-        let fusion = text::parse_one(&format!("fusion @f(%x: bf16[{dims}]) {{\n{body}\n}}")).expect("it reads");
-        let args = [ArgMeta::Tensor(TensorMeta::contiguous(DType::BF16, sizes))];
-        let bindings = bind(&fusion, &args).expect("it binds");
-        let (device, options) = (DeviceDesc::h200(), Options::default());
-        let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
-        let sizes = Sizes::new(&fusion, &bindings);
-        let class = ArgClass::new(&fusion, &args, &[16], sizes.elements(), &options);
-        let unscheduled = Unscheduled::new(scheduled_fusion(&fusion)?)?;
-        schedule(&unscheduled, &decide(&cx, &unscheduled, &class, &sizes)?)
+        planned_of(&format!("fusion @f(%x: bf16[{dims}]) {{\n{body}\n}}"), &[(DType::BF16, sizes)])
     }
 
     fn check(axes: &str, sizes: &[i64], params: &str) {

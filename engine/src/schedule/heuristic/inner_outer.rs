@@ -400,29 +400,16 @@ fn positions(builder: &ScheduleBuilder, element: AxisId, later: &BTreeSet<TvId>)
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Planned, Sizes, Unscheduled, decide, schedule};
+    use super::super::Planned;
+    use super::super::choose::tests::planned_of;
     use crate::diag::Result;
-    use crate::fusion::bind;
     use crate::num::DType;
-    use crate::options::{CompileCx, DeviceDesc, NoTrace, Options};
-    use crate::schedule::{ArgClass, scheduled_fusion};
-    use crate::tensor::{ArgMeta, TensorMeta};
-    use crate::text;
 
     /// What a fusion of rows `x`, `y`, a number a row `r` and a parameter `w` is scheduled as.
     fn planned(body: &str, [m, n]: [i64; 2]) -> Result<Planned> {
         let text = format!("fusion @f(%x: bf16[?, ?], %y: bf16[?, ?], %r: f32[?, 1], %w: bf16[?]) {{\n{body}\n}}");
-        let fusion = text::parse_one(&text).expect("it reads");
-        let tensor = |dtype, sizes: &[i64]| ArgMeta::Tensor(TensorMeta::contiguous(dtype, sizes));
-        let bf16 = |sizes: &[i64]| tensor(DType::BF16, sizes);
-        let args = [bf16(&[m, n]), bf16(&[m, n]), tensor(DType::F32, &[m, 1]), bf16(&[n])];
-        let bindings = bind(&fusion, &args).expect("it binds");
-        let (device, options) = (DeviceDesc::h200(), Options::default());
-        let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
-        let sizes = Sizes::new(&fusion, &bindings);
-        let class = ArgClass::new(&fusion, &args, &[16; 4], sizes.elements(), &options);
-        let unscheduled = Unscheduled::new(scheduled_fusion(&fusion)?)?;
-        schedule(&unscheduled, &decide(&cx, &unscheduled, &class, &sizes)?)
+        let rows = (DType::BF16, &[m, n][..]);
+        planned_of(&text, &[rows, rows, (DType::F32, &[m, 1]), (DType::BF16, &[n])])
     }
 
     fn check(body: &str, sizes: [i64; 2], params: &str) {
