@@ -63,6 +63,10 @@ pub(super) trait CallMemory {
     fn multiply(&mut self, library: &LibraryCall) -> Result<bool>;
     /// The bytes of a value from its first element to its last.
     fn read(&self, value: ValueId) -> Result<Vec<u8>>;
+    /// The same behind the last step.
+    fn take(&mut self, value: ValueId) -> Result<Vec<u8>> {
+        self.read(value)
+    }
     /// Makes a value of such bytes.
     fn write(&mut self, value: ValueId, bytes: Vec<u8>) -> Result<()>;
     /// Copies rows of one value into another, which need not be there yet.
@@ -106,20 +110,20 @@ pub(super) fn run_steps(memory: &mut dyn CallMemory, call: Call<'_>) -> Result<E
         }
         step.frees().iter().for_each(|value| memory.free(*value));
     }
-    let tensor = |value: &ValueId| result(&call, memory, *value);
-    let outputs = program.outputs.iter().map(tensor).collect::<Result<_>>()?;
+    let mut tensor = |value: &ValueId| result(&call, memory, *value);
+    let outputs = program.outputs.iter().map(&mut tensor).collect::<Result<_>>()?;
     let updates = program.updated().map(|(position, value)| Ok((position as usize, tensor(&value)?)));
     Ok(Executed { outputs, updates: updates.collect::<Result<_>>()?, reports })
 }
 
 /// A value as the caller gets it: an argument that was updated keeps its storage, and a view of
 /// one that was not may be of one that is not on the device.
-fn result(call: &Call<'_>, memory: &dyn CallMemory, value: ValueId) -> Result<HostTensor> {
+fn result(call: &Call<'_>, memory: &mut dyn CallMemory, value: ValueId) -> Result<HostTensor> {
     let own = &call.program.values[value];
     let (root, within) = call.program.root(value);
     let data = match call.program.values[root].storage {
         Storage::Input(position) if root != value => given(call, position, within, own.bytes())?,
-        _ => memory.read(value)?,
+        _ => memory.take(value)?,
     };
     let Storage::Input(position) = own.storage else {
         return Ok(HostTensor { meta: own.meta.clone(), data, offset: 0 });

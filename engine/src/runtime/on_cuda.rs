@@ -125,7 +125,8 @@ impl Executor for CudaBackend {
             let given = call.tensor(position)?;
             inputs.insert(position, GuardedBuffer::holding(&self.device, &given.data)?);
         }
-        Ok(Box::new(GpuCall { gpu: self, call, inputs, own: BTreeMap::new(), known: BTreeMap::new() }))
+        let (own, known) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Box::new(GpuCall { gpu: self, call, inputs, own, known, fresh: Vec::new() }))
     }
 
     fn run(&self, call: Call<'_>) -> Result<Executed> {
@@ -154,6 +155,8 @@ struct GpuCall<'a> {
     own: BTreeMap<ValueId, GuardedBuffer>,
     /// What launches left in values, of those that are checked for being changed later.
     known: BTreeMap<ValueId, Vec<u8>>,
+    /// Of these, those that the last step wrote: nothing can have changed them since.
+    fresh: Vec<ValueId>,
 }
 
 /// What is issued in one step, and on what.
@@ -262,6 +265,7 @@ impl GpuCall<'_> {
                 self.gpu.device.synchronize()
             })
         };
+        self.fresh.clear();
         issue()?;
         let found = cx.span(Phase::Verify, "download", work.id, || {
             self.check_memory(work, &memory)?;
@@ -272,6 +276,7 @@ impl GpuCall<'_> {
             // After a second launch what is in memory is what that one left.
             if !memory.check_written(work.issued, &found, name, issue)? {
                 self.known.extend(work.writes.iter().copied().zip(found));
+                self.fresh.extend_from_slice(work.writes);
             }
         }
         for (output, buffer) in work.writes.iter().zip(memory.into_outputs()) {
@@ -345,7 +350,17 @@ impl CallMemory for GpuCall<'_> {
         Ok(data)
     }
 
+    fn take(&mut self, value: ValueId) -> Result<Vec<u8>> {
+        if self.fresh.contains(&value)
+            && let Some(bytes) = self.known.remove(&value)
+        {
+            return Ok(bytes);
+        }
+        self.read(value)
+    }
+
     fn write(&mut self, value: ValueId, bytes: Vec<u8>) -> Result<()> {
+        self.fresh.clear();
         self.reserve(value)?;
         match self.own.get_mut(&value) {
             Some(buffer) => buffer.upload(&bytes),
@@ -354,6 +369,7 @@ impl CallMemory for GpuCall<'_> {
     }
 
     fn copy(&mut self, copy: &Copy, rows: &[CopyRows]) -> Result<()> {
+        self.fresh.clear();
         self.reserve(copy.to)?;
         let (from, to, device) = (self.address(copy.from)?, self.address(copy.to)?, &self.gpu.device);
         rows.iter().try_for_each(|row| device.copy_rows(to, from, row, device.stream()))

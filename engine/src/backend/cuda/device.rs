@@ -3,9 +3,11 @@
 //! Work on one [`Stream`] is ordered. Memory belongs to a stream: that of a dropped
 //! [`DeviceBuffer`] goes back to the device's cache at once and may be handed out again
 //! for that stream; its order makes that safe. What names no stream goes to the device's own.
+//! Larger copies from and to the host go through pinned memory (`staging.rs`).
 
 use super::driver::{self, check};
 use super::pool::{MemoryPool, MemoryUse};
+use super::staging::{self, Staging};
 use super::stream::Stream;
 use crate::diag::{Diagnostic, Result, code};
 use crate::options::DeviceDesc;
@@ -23,6 +25,7 @@ pub struct Device {
     desc: DeviceDesc,
     uuid: [u8; 16],
     pool: MemoryPool<Stream>,
+    staging: Staging,
 }
 
 // SAFETY: contexts and streams may be used from any thread once the context is
@@ -63,6 +66,7 @@ impl Device {
             desc,
             uuid: uuid.bytes.map(|byte| byte as u8),
             pool: MemoryPool::default(),
+            staging: Staging::default(),
         };
         this.enter()?;
         this.stream = Stream::create()?;
@@ -235,6 +239,9 @@ impl Device {
             return Ok(());
         }
         self.enter()?;
+        if let Some(staged) = self.staging.take(self, data.len(), stream) {
+            return staged.upload(address, data);
+        }
         // SAFETY: the caller answers for the range, and the driver has read pageable host
         // memory when the call returns.
         let status =
@@ -247,6 +254,12 @@ impl Device {
     pub(crate) fn download_from(&self, address: u64, data: &mut [u8], stream: Stream) -> Result<()> {
         if !data.is_empty() {
             self.enter()?;
+            if let Some(staged) = self.staging.take(self, data.len(), stream) {
+                return staged.download(address, data.len(), &mut |start, piece| {
+                    staging::copy(&mut data[start..start + piece.len()], piece);
+                    Ok(())
+                });
+            }
             // SAFETY: the caller answers for the range; `data` outlives the copy, which ends
             // before `wait` returns.
             let status = unsafe {
@@ -255,6 +268,28 @@ impl Device {
             check(status, &format!("copy {} bytes from the GPU", data.len()))?;
         }
         self.wait(stream)
+    }
+
+    /// Gives `bytes` bytes from an address of this device to `look`, piece by piece with their places, after all work
+    /// issued on the stream so far. The caller answers for them as in [`Device::copy_rows`].
+    fn look_at(
+        &self,
+        address: u64,
+        bytes: usize,
+        stream: Stream,
+        look: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.enter()?;
+        if let Some(staged) = self.staging.take(self, bytes, stream) {
+            return staged.download(address, bytes, look);
+        }
+        let mut piece = vec![0; PIECE.min(bytes)];
+        for start in (0..bytes).step_by(PIECE) {
+            let piece = &mut piece[..PIECE.min(bytes - start)];
+            self.download_from(address + start as u64, piece, stream)?;
+            look(start, piece)?;
+        }
+        Ok(())
     }
 
     /// Memory of at least that many bytes, aligned to 512, content undefined.
@@ -320,6 +355,8 @@ impl Device {
 
 /// Bytes from one row to the next of a copy that the driver takes at once.
 const MAX_PITCH: u64 = i32::MAX as u64;
+/// Bytes that are looked at together.
+const PIECE: usize = staging::PART;
 /// What [`Device::probe`] writes.
 const PROBE: u8 = 0x5a;
 
@@ -327,6 +364,10 @@ impl Drop for Device {
     fn drop(&mut self) {
         // Errors have nowhere to go: the context goes away in any case.
         let _ = self.trim();
+        match self.enter() {
+            Ok(()) => self.staging.release(),
+            Err(_) => self.staging.forget(),
+        }
         // SAFETY: the stream and the context were created by this value and are released once.
         unsafe {
             let _ = sys::cuStreamDestroy_v2(self.stream.raw());
@@ -384,6 +425,18 @@ impl DeviceBuffer {
     pub fn download(&self, offset: usize, data: &mut [u8]) -> Result<()> {
         self.check_range(offset, data.len())?;
         self.device.download_from(self.address + offset as u64, data, self.stream)
+    }
+
+    /// Gives bytes from the place `offset` bytes behind the start to `look`, piece by piece, each with how far behind
+    /// that place it begins; after all work issued so far.
+    pub(super) fn look_at(
+        &self,
+        offset: usize,
+        bytes: usize,
+        look: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.check_range(offset, bytes)?;
+        self.device.look_at(self.address + offset as u64, bytes, self.stream, look)
     }
 
     /// Sets bytes to one value.

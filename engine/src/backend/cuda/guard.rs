@@ -8,6 +8,7 @@
 //! Invariant: the address between the zones is as aligned as an allocation.
 
 use super::device::{Device, DeviceBuffer};
+use super::staging;
 use crate::backend::findings;
 use crate::diag::{Diagnostic, Result, code};
 use std::sync::Arc;
@@ -16,8 +17,6 @@ use std::sync::Arc;
 const ZONE: usize = 512;
 /// What red zones are filled with.
 const ZONE_BYTE: u8 = 0xa5;
-/// Bytes that are brought back at a time to be compared.
-const CHUNK: usize = 4 << 20;
 
 /// Memory between two red zones.
 #[derive(Debug)]
@@ -96,16 +95,14 @@ impl GuardedBuffer {
 
     /// Fails with `B0109` if the memory holds anything but `expected`.
     pub fn check_unchanged(&self, name: &str, expected: &[u8]) -> Result<()> {
-        let mut chunk = vec![0; CHUNK.min(expected.len())];
-        for (number, part) in expected.chunks(CHUNK).enumerate() {
-            let start = number * CHUNK;
-            let found = &mut chunk[..part.len()];
-            self.buffer.download(ZONE + start, found)?;
-            if found != part {
-                return Err(findings::input_changed(name, found, part, start));
+        self.check_len(expected.len())?;
+        self.buffer.look_at(ZONE, expected.len(), &mut |start, found| {
+            let part = &expected[start..start + found.len()];
+            match staging::are_equal(found, part) {
+                true => Ok(()),
+                false => Err(findings::input_changed(name, found, part, start)),
             }
-        }
-        Ok(())
+        })
     }
 }
 

@@ -32,6 +32,7 @@ mod print;
 mod processes;
 #[cfg(test)]
 mod samples;
+mod staging;
 mod stream;
 #[cfg(test)]
 mod tests;

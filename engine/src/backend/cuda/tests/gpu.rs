@@ -4,8 +4,8 @@
 
 use crate::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions};
 use crate::backend::cuda::{
-    CallMemory, CudaSource, Device, GuardedBuffer, LaunchArgs, LoadedKernel, Timer, TimingOptions, check_zones, emit,
-    samples,
+    CallMemory, CudaSource, Device, GuardedBuffer, LaunchArgs, LoadedKernel, Stream, Timer, TimingOptions, check_zones,
+    emit, samples,
 };
 use crate::diag::code;
 use crate::kernel::{BoundLaunch, BufId, CacheHint, Expr, ExprId, Kernel, ParamKind, StmtKind, bind};
@@ -636,4 +636,44 @@ fn rows_are_copied_and_nothing_else() {
             }
         }
     }
+}
+
+/// Copies through pinned memory, by several threads at once, on several streams, and after a difference was found.
+#[test]
+#[ignore = "needs a GPU"]
+fn large_copies_bring_all_bytes() {
+    let device = Device::open(0).expect("there is a GPU");
+    let bytes = |len: usize, seed: u32| -> Vec<u8> {
+        (0..len as u32).map(|i| ((i ^ seed).wrapping_mul(2_654_435_761) >> 23) as u8).collect()
+    };
+    let there_and_back = |given: &[u8], stream: Stream| {
+        let buffer = device.alloc_on(given.len(), stream).unwrap();
+        device.upload_to(buffer.address(), given, stream).unwrap();
+        let mut found = vec![0; given.len()];
+        device.download_from(buffer.address(), &mut found, stream).unwrap();
+        assert!(found == given, "{} bytes", given.len());
+    };
+    const PART: usize = 8 << 20;
+    for len in [(1 << 20) - 1, 1 << 20, PART, PART + 1, 2 * PART, 3 * PART + 7] {
+        there_and_back(&bytes(len, 1), device.stream());
+    }
+    let given = bytes(3 * PART + 7, 2);
+    let buffer = GuardedBuffer::holding(&device, &given).unwrap();
+    for at in [0, PART - 1, PART, 2 * PART + 5, 3 * PART + 6] {
+        let mut other = given.clone();
+        other[at] ^= 4;
+        let error = buffer.check_unchanged("x", &other).unwrap_err();
+        assert!(error.message.ends_with(&format!("the first at byte {at}")), "{error}");
+        buffer.check_unchanged("x", &given).unwrap();
+    }
+    let streams = [device.stream(), Stream::create().unwrap()];
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let work = move || {
+                let given = bytes(2 * PART + 9, thread);
+                (0..8).for_each(|round| there_and_back(&given, streams[(thread as usize + round) % 2]));
+            };
+            scope.spawn(work);
+        }
+    });
 }
