@@ -96,14 +96,12 @@ impl<const N: usize> Nest<N> {
 
     /// Fills a dense result of `W`-byte elements.
     pub(crate) fn fill_bytes<const W: usize>(&self, row: impl Fn(&mut [[u8; W]], [usize; N]) + Sync) -> Vec<u8> {
-        let mut result = parallel::defaults(self.len * W);
-        parallel::chunks(&mut result, CHUNK * W, &|chunk, bytes| {
-            let (out, _) = bytes.as_chunks_mut::<W>();
-            for (position, run, offsets) in self.rows(chunk * CHUNK, out.len()) {
+        let bytes = parallel::filled_over([0; W], self.len, &|start, out| {
+            for (position, run, offsets) in self.rows(start, out.len()) {
                 row(&mut out[position..position + run], offsets);
             }
         });
-        result
+        bytes.into_flattened()
     }
 }
 

@@ -55,10 +55,39 @@ pub(crate) fn rows<T: Send>(elements: &mut [T], size: usize, task: &(dyn Fn(usiz
     });
 }
 
-/// `len` elements: `fill(start, out)` writes those from `start` on.
+/// Elements that are made in a cache before they are written to memory. Few: they lie on a stack, and a thread that waits
+/// takes on other work, which may be another block.
+const BLOCK: usize = 512;
+
+/// `len` elements: `fill(start, out)` writes those from `start` on; what it leaves is default.
 pub(crate) fn filled<T: Copy + Default + Send + Sync>(len: usize, fill: &(dyn Fn(usize, &mut [T]) + Sync)) -> Vec<T> {
-    let mut elements = defaults(len);
-    chunks(&mut elements, CHUNK, &|i, out| fill(i * CHUNK, out));
+    filled_over(T::default(), len, fill)
+}
+
+/// The same; what it leaves is `empty`. Memory is written once: to clear it first takes as long as most of what is
+/// computed.
+pub(crate) fn filled_over<T: Copy + Send + Sync>(
+    empty: T,
+    len: usize,
+    fill: &(dyn Fn(usize, &mut [T]) + Sync),
+) -> Vec<T> {
+    let block = |number: usize| {
+        let mut block = [empty; BLOCK];
+        fill(number * BLOCK, &mut block);
+        block
+    };
+    let whole = len / BLOCK;
+    // With room for the rest.
+    let mut blocks = Vec::with_capacity(len.div_ceil(BLOCK));
+    match len > CHUNK {
+        true => (0..whole).into_par_iter().with_min_len(CHUNK / BLOCK).map(block).collect_into_vec(&mut blocks),
+        false => blocks.extend((0..whole).map(block)),
+    }
+    let mut elements = blocks.into_flattened();
+    elements.resize(len, empty);
+    if whole * BLOCK < len {
+        fill(whole * BLOCK, &mut elements[whole * BLOCK..]);
+    }
     elements
 }
 

@@ -11,7 +11,8 @@
 //! other, adds `4 n e`. A rounding to `f16` or `bf16` on the way may fall to either
 //! side, which is one spacing of that type: 2 are allowed.
 
-use crate::array::parallel;
+use crate::array::nest::Nest;
+use crate::array::{copy_layout, parallel, row_major_strides};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::Form;
 use crate::fusion::{Bindings, Fusion, OpId, OpKind, TensorId};
@@ -240,27 +241,26 @@ struct Partial {
 }
 
 impl Partial {
-    /// Joins a later range.
-    fn join(self, later: Self) -> Self {
+    /// Joins another range.
+    fn join(self, other: Self) -> Self {
         Self {
-            mismatches: self.mismatches + later.mismatches,
-            nonfinite: self.nonfinite + later.nonfinite,
-            max_abs: self.max_abs.max(later.max_abs),
-            max_rel: self.max_rel.max(later.max_rel),
-            first: self.first.or(later.first),
-            worst: match (self.worst, later.worst) {
-                (Some(a), Some(b)) => Some(if b.0 > a.0 { b } else { a }),
+            mismatches: self.mismatches + other.mismatches,
+            nonfinite: self.nonfinite + other.nonfinite,
+            max_abs: self.max_abs.max(other.max_abs),
+            max_rel: self.max_rel.max(other.max_rel),
+            first: self.first.into_iter().chain(other.first).min(),
+            worst: match (self.worst, other.worst) {
+                (Some(a), Some(b)) => Some(worse(a, b)),
                 (a, b) => a.or(b),
             },
         }
     }
 
+    /// Positions come in any order.
     fn miss(&mut self, position: usize, excess: f64) {
         self.mismatches += 1;
-        self.first = self.first.or(Some(position));
-        if self.worst.is_none_or(|(worst, _)| excess > worst) {
-            self.worst = Some((excess, position));
-        }
+        self.first = Some(self.first.map_or(position, |first| first.min(position)));
+        self.worst = Some(self.worst.map_or((excess, position), |worst| worse(worst, (excess, position))));
     }
 
     fn add(&mut self, dtype: DType, position: usize, actual: Value, expected: Value, tolerance: Tolerance) {
@@ -312,9 +312,73 @@ impl Partial {
     }
 }
 
+/// The one of two mismatches that exceeds the tolerance more; of equals the first in row-major order.
+fn worse(a: (f64, usize), b: (f64, usize)) -> (f64, usize) {
+    if b.0 > a.0 || (b.0 == a.0 && b.1 < a.1) { b } else { a }
+}
+
 /// Whether two parts cannot be compared by distance and differ.
 fn differ_nonfinite(a: f64, e: f64) -> bool {
     !(a.is_finite() && e.is_finite()) && a != e && !(a.is_nan() && e.is_nan())
+}
+
+/// Elements that one task compares.
+const RANGE: usize = 1 << 16;
+/// Elements that are compared as bytes first.
+const BLOCK: usize = 32;
+
+/// A way through two tensors of the same sizes, in the order in which the second one's elements lie in memory: reading
+/// elements that lie far apart costs more than comparing them.
+struct Walk<'a> {
+    actual: &'a HostTensor,
+    expected: &'a HostTensor,
+    /// Over both, and over the row-major positions.
+    nest: Nest<3>,
+}
+
+impl<'a> Walk<'a> {
+    fn over(actual: &'a HostTensor, expected: &'a HostTensor) -> Self {
+        let sizes = expected.sizes();
+        let (order, _) = copy_layout(sizes, expected.strides());
+        let ordered = |of: &[i64]| order.iter().map(|&axis| of[axis] as usize).collect::<Vec<_>>();
+        let positions = ordered(&row_major_strides(sizes));
+        let strides = [&ordered(actual.strides())[..], &ordered(expected.strides()), &positions];
+        Self { actual, expected, nest: Nest::new(&ordered(sizes), strides) }
+    }
+
+    /// Compares so many elements of the way from the `start`-th one on.
+    fn compare(&self, start: usize, len: usize, tolerance: Tolerance) -> Partial {
+        let [a_step, e_step, p_step] = self.nest.inner_strides();
+        let mut partial = Partial::default();
+        for (_, run, [a, e, p]) in self.nest.rows(start, len) {
+            let (a, e) = (self.actual.offset + a, self.expected.offset + e);
+            for first in (0..run).step_by(BLOCK) {
+                let count = BLOCK.min(run - first);
+                // Equal bytes are equal elements, whatever their type: they add nothing to the outcome.
+                if (a_step, e_step) == (1, 1) && self.are_bytes_equal(a + first, e + first, count) {
+                    continue;
+                }
+                for i in first..first + count {
+                    self.add((a + i * a_step, e + i * e_step, p + i * p_step), tolerance, &mut partial);
+                }
+            }
+        }
+        partial
+    }
+
+    fn are_bytes_equal(&self, a: usize, e: usize, count: usize) -> bool {
+        let width = self.expected.dtype().bytes();
+        let bytes = |of: &'a HostTensor, at: usize| of.data.get(at * width..(at + count) * width);
+        bytes(self.actual, a) == bytes(self.expected, e)
+    }
+
+    fn add(&self, (a, e, position): (usize, usize, usize), tolerance: Tolerance, partial: &mut Partial) {
+        let dtype = self.expected.dtype();
+        let element = |of: &HostTensor, at: usize| storage::read(dtype, &of.data, at);
+        if let (Some(a), Some(e)) = (element(self.actual, a), element(self.expected, e)) {
+            partial.add(dtype, position, a, e, tolerance);
+        }
+    }
 }
 
 /// Compares element by element. An error if type or sizes differ: then there is
@@ -327,17 +391,11 @@ pub fn compare(actual: &HostTensor, expected: &HostTensor, tolerance: Tolerance)
         let (actual, expected) = (describe(actual), describe(expected));
         return Err(Diagnostic::bug(format!("the result is {actual}, the reference {expected}")));
     }
-    const RANGE: usize = 1 << 16;
     let (dtype, elements) = (expected.dtype(), expected.numel());
-    let (a, e) = (actual.dense_bytes(), expected.dense_bytes());
+    let walk = Walk::over(actual, expected);
     let partials = parallel::results(elements.div_ceil(RANGE), &|range| {
-        let mut partial = Partial::default();
-        for position in range * RANGE..elements.min((range + 1) * RANGE) {
-            if let (Some(a), Some(e)) = (storage::read(dtype, &a, position), storage::read(dtype, &e, position)) {
-                partial.add(dtype, position, a, e, tolerance);
-            }
-        }
-        partial
+        let start = range * RANGE;
+        walk.compare(start, RANGE.min(elements - start), tolerance)
     });
     let total = partials.into_iter().fold(Partial::default(), Partial::join);
     let mismatch = |position: usize| {

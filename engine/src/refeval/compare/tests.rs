@@ -139,3 +139,48 @@ fn unsigned_numbers_are_shown_and_subtracted_as_such() {
          worst at [0]: 18446744073709551615, expected 18446744073709551614"
     );
 }
+
+/// Both tensors in every order of their axes: the outcome is that of the dense ones, places included.
+#[test]
+fn layouts_do_not_change_the_outcome() {
+    // Of more than one range.
+    let sizes = [3, 5, 5000];
+    let pairs = [
+        ([0, 1, 2], [2, 1, 0]),
+        ([2, 1, 0], [2, 1, 0]),
+        ([1, 2, 0], [0, 1, 2]),
+        ([0, 1, 2], [0, 1, 2]),
+        ([0, 2, 1], [1, 2, 0]),
+    ];
+    let in_order = |dense: &HostTensor, order: [usize; 3], gap: i64| {
+        let mut strides = vec![0; 3];
+        let mut step = gap;
+        for &axis in order.iter().rev() {
+            (strides[axis], step) = (step, step * (sizes[axis] + gap - 1));
+        }
+        let meta = TensorMeta { dtype: dense.dtype(), sizes: sizes.to_vec(), strides };
+        HostTensor::strided(meta, |index| dense.try_get(index).unwrap()).unwrap()
+    };
+    for dtype in [DType::F32, DType::BF16, DType::I32, DType::C64, DType::Bool] {
+        let value = |i: usize| if i % 97 == 96 { f64::NAN } else { (i % 13) as f64 };
+        let numbers: Vec<f64> = (0..3 * 5 * 5000).map(value).collect();
+        let expected = HostTensor::from_f64(dtype, &sizes, &numbers).unwrap();
+        // Blocks of equal elements, of elements within the tolerance, and of mismatches, some as bad as others.
+        let off = |(i, v): (usize, &f64)| match i {
+            40 | 3000 | 3001 | 40_000 | 70_000 => v + 8.0,
+            500..600 => v + 0.25,
+            _ => *v,
+        };
+        let numbers: Vec<f64> = numbers.iter().enumerate().map(off).collect();
+        let actual = HostTensor::from_f64(dtype, &sizes, &numbers).unwrap();
+        let tolerance = Tolerance { abs: 0.5, rel: 0.0 };
+        let wanted = compare(&actual, &expected, tolerance).unwrap();
+        assert!(!wanted.passed() && wanted.elements == 3 * 5 * 5000, "{dtype}: {wanted}");
+        for (one, other) in pairs {
+            for gap in [1, 2] {
+                let found = compare(&in_order(&actual, one, gap), &in_order(&expected, other, 1), tolerance).unwrap();
+                assert_eq!(found, wanted, "{dtype} {one:?} {other:?}");
+            }
+        }
+    }
+}
