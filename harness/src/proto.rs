@@ -9,7 +9,16 @@ use crate::outcome::Outcome;
 use serde::{Deserialize, Serialize};
 
 /// Changes with the messages; both ends are one binary, this guards against strays.
-pub(crate) const PROTOCOL: u32 = 4;
+pub(crate) const PROTOCOL: u32 = 5;
+
+/// What a worker has not prepared of the cases that it was told to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Unprepared {
+    /// How many it has not begun with: the last ones that it was told of.
+    pub(crate) waiting: usize,
+    /// The ids of those that it is at.
+    pub(crate) under_way: Vec<String>,
+}
 
 /// On what a worker runs cases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,6 +151,7 @@ pub(crate) enum FromWorker {
         tainted: bool,
         /// What it shared of compiled kernels since it was started.
         code: Option<CodeUse>,
+        unprepared: Unprepared,
     },
     Bye {
         cases_run: u64,

@@ -178,7 +178,17 @@ pub(super) fn machine_memory() -> Option<u64> {
 /// than most of what is computed in them. The allocator takes all from its heap then, in large
 /// pages where the system has some; where it is another one than glibc's, the variable says nothing.
 fn host_env(jobs: usize) -> Vec<(String, String)> {
-    let threads = (cores() / jobs).max(1);
+    host_env_of(jobs, cores() / jobs)
+}
+
+/// The same of workers on GPUs. They work on all their threads for part of the time only, and wait for a bus or a GPU
+/// or go on with one thread for the rest: a worker has twice its share of the cores, which others do not use then.
+fn gpu_host_env(jobs: usize) -> Vec<(String, String)> {
+    host_env_of(jobs, (2 * cores() / jobs).min(cores()))
+}
+
+fn host_env_of(jobs: usize, threads: usize) -> Vec<(String, String)> {
+    let threads = threads.max(1);
     let kept = machine_memory().unwrap_or(4 << 30) / (4 * jobs.max(1) as u64);
     let malloc = [("mmap_max", 0), ("trim_threshold", kept), ("hugetlb", 1)];
     let malloc: Vec<String> = malloc.iter().map(|(name, value)| format!("glibc.malloc.{name}={value}")).collect();
@@ -270,7 +280,7 @@ fn gpus(options: &DeviceOptions, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &Wa
     let names: Vec<String> = taken.iter().map(|choice| format!("gpu{}", choice.gpu.index)).collect();
     let slots = labels(&names, jobs).into_iter().map(|(i, label)| {
         let gpu = &taken[i].gpu;
-        let mut env = host_env(jobs);
+        let mut env = gpu_host_env(jobs);
         env.push(("CUDA_VISIBLE_DEVICES".into(), gpu.uuid.clone()));
         SlotSpec { device: nvml.worker_device(&gpu.uuid, threads), label, env, gpu: Some(gpu.clone()) }
     });

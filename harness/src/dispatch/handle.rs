@@ -18,7 +18,7 @@ use crate::frame::{Broken, Receiver, send, send_after};
 use crate::os;
 use crate::os::area::Area;
 use crate::outcome::{Death, Outcome, WorkerOutput, clip};
-use crate::proto::{CanaryResult, FromWorker, Order, PROTOCOL, ToWorker};
+use crate::proto::{CanaryResult, FromWorker, Order, PROTOCOL, ToWorker, Unprepared};
 use rustix::process::Signal;
 use std::collections::VecDeque;
 use std::io;
@@ -104,6 +104,8 @@ pub(super) struct Worker {
     pub(super) cases_run: u64,
     /// What it said last that it shared of compiled kernels.
     code: Option<CodeUse>,
+    /// What it had not prepared, as far as is known.
+    pub(super) unprepared: Unprepared,
     pub(super) ready_ns: u64,
     pub(super) device: String,
     pub(super) notes: Vec<String>,
@@ -242,6 +244,7 @@ impl Worker {
             peak: None,
             cases_run: 0,
             code: None,
+            unprepared: Unprepared::default(),
             ready_ns: 0,
             device: String::new(),
             notes: Vec::new(),
@@ -306,9 +309,10 @@ impl Worker {
 
     /// Has coming cases compiled ahead. A worker that cannot be told will be
     /// found out by the next case.
-    pub(super) fn prepare<'c>(&self, cases: impl Iterator<Item = &'c Case>) {
+    pub(super) fn prepare<'c>(&mut self, cases: impl Iterator<Item = &'c Case>) {
         let cases: Vec<&Case> = cases.collect();
         if !cases.is_empty() {
+            self.unprepared.waiting += cases.len();
             let _ = send(self.receiver.stream(), &Order::Ahead { cases });
         }
     }
@@ -382,8 +386,10 @@ impl Worker {
                 running.begun = true;
                 return None;
             }
-            Ok(FromWorker::End { case_id, attempt, outcome, tainted, code }) if begun && same(&case_id, attempt) => {
-                self.code = code;
+            Ok(FromWorker::End { case_id, attempt, outcome, tainted, code, unprepared })
+                if begun && same(&case_id, attempt) =>
+            {
+                (self.code, self.unprepared) = (code, unprepared);
                 self.count_case(case_id);
                 self.ended(*outcome, tainted, plan, running.void)
             }

@@ -27,7 +27,16 @@ pub(crate) struct Job {
     pub(crate) expected_ns: u64,
 }
 
+/// A case that is expected to take so long on a GPU is one whose inputs, reference and comparison use all threads of a
+/// worker, which has twice its share of the cores: on half of the GPUs such cases fill the host.
+pub(super) const LONG_NS: u64 = 30_000_000;
+
 impl Job {
+    /// Whether it takes much longer than most.
+    pub(super) fn is_long(&self) -> bool {
+        self.expected_ns >= LONG_NS
+    }
+
     /// The first attempt at a case.
     pub(crate) fn new(case: Arc<Case>, seed: u64) -> Self {
         Self {

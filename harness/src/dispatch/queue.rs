@@ -66,10 +66,6 @@ impl RunPolicy {
 /// so many times less.
 const HELD_SHARE: usize = 4;
 
-/// A case that is expected to take so long on a GPU is one whose inputs, reference and comparison use all cores of the
-/// host: two of them at once take as long as one after the other.
-const USES_HOST_NS: u64 = 30_000_000;
-
 /// The shared queue.
 pub(crate) struct Queue {
     policy: RunPolicy,
@@ -131,11 +127,16 @@ impl Queue {
         job.avoid.is_some_and(|avoid| device(avoid) == device(slot) && others(&|other| device(other) != device(avoid)))
     }
 
-    /// Whether the slot should take the job only when no other is left: one GPU of several takes those that use the
-    /// whole host, the longest first, while others take the rest.
+    /// Whether the slot should take the job only when no other is left: half of several GPUs take long ones, the
+    /// longest first, while others take the rest.
     fn is_last_choice(&self, state: &QueueState, slot: usize, job: &Job) -> bool {
         let on_gpus = !self.policy.slots.is_empty() && self.policy.slots.iter().all(|spec| spec.gpu.is_some());
-        on_gpus && job.expected_ns >= USES_HOST_NS && state.live.iter().position(|live| *live) != Some(slot)
+        if !on_gpus || !job.is_long() {
+            return false;
+        }
+        let live = |slots: &[bool]| slots.iter().filter(|live| **live).count();
+        let before = live(&state.live[..slot.min(state.live.len())]);
+        before >= (live(&state.live) / 2).max(1)
     }
 
     /// The place of the first waiting job for the slot that `suits`.
@@ -399,10 +400,10 @@ mod tests {
     }
 
     #[test]
-    fn one_gpu_takes_the_cases_that_use_the_whole_host() {
+    fn half_of_the_gpus_take_the_cases_that_use_the_host() {
         let ids = ["longest", "long", "longer", "short", "shorter"];
         let made = |slots: &[SlotSpec]| {
-            queue(&ids, &["g0", "g1"], |policy| {
+            queue(&ids, &["g0", "g1", "g2", "g3"][..slots.len().max(2)], |policy| {
                 policy.slots = slots.to_vec();
                 let of = |id: &str| Known {
                     dur_ns: Some(if id.contains("long") { 90_000_000 } else { 1_000 }),
@@ -421,6 +422,14 @@ mod tests {
         let left = made(&[slot("g0", 90), slot("g1", 90)]);
         left.leave(0);
         take(&left, 1, "longest");
+        let four = made(&["g0", "g1", "g2", "g3"].map(|uuid| slot(uuid, 90)));
+        take(&four, 3, "short");
+        take(&four, 1, "longest");
+        take(&four, 2, "shorter");
+        take(&four, 0, "long");
+        // One of three.
+        let three = made(&["g0", "g1", "g2"].map(|uuid| slot(uuid, 90)));
+        take(&three, 1, "short");
         // Simulated devices have threads of their own.
         take(&made(&[]), 1, "longest");
     }

@@ -8,6 +8,7 @@ use super::source::{Held, Settled, Source, Take};
 use super::{Event, RunPlan, WorkerEnd};
 use crate::crumb::Crumb;
 use crate::outcome::{CaseResult, Death, Outcome, Verdict, WorkerOutput};
+use crate::proto::Unprepared;
 use engine::diag::{Code, code};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -93,6 +94,17 @@ fn compiling(death: &Death, at_hand: &Job, ahead: &mut VecDeque<Job>) -> Compili
     }
     let at = ahead.iter().position(same);
     at.and_then(|at| ahead.remove(at)).map_or(Compiling::Nothing, Compiling::Ahead)
+}
+
+/// The next of the jobs that were taken ahead: those first that the worker has prepared, and of these the short ones,
+/// since they make room for others, which it prepares while a long one runs.
+fn pick(ahead: &mut VecDeque<Job>, unprepared: Option<&Unprepared>) -> Option<Job> {
+    let begun = ahead.len().saturating_sub(unprepared.map_or(ahead.len(), |unprepared| unprepared.waiting));
+    let is_under_way = |job: &Job| unprepared.is_some_and(|unprepared| unprepared.under_way.contains(&job.case.id));
+    let prepared = || ahead.iter().take(begun).enumerate().filter(|(_, job)| !is_under_way(job));
+    let short = prepared().find(|(_, job)| !job.is_long());
+    let at = short.or_else(|| prepared().next()).map_or(0, |(at, _)| at);
+    ahead.remove(at)
 }
 
 /// Why no later case may use a worker.
@@ -205,7 +217,7 @@ impl Slot<'_> {
     fn next(&self, hand: &mut Hand) -> Option<Job> {
         let mut nap = Duration::from_micros(200);
         while !self.gives_up() && !self.source.closed() {
-            if let Some(job) = hand.ahead.pop_front() {
+            if let Some(job) = pick(&mut hand.ahead, hand.worker.as_ref().map(|live| &live.unprepared)) {
                 return Some(job);
             }
             match self.source.take(self.index) {
@@ -473,6 +485,7 @@ impl Slot<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::job::LONG_NS;
     use super::*;
     use crate::case::Case;
     use std::sync::Arc;
@@ -497,6 +510,29 @@ mod tests {
         let left: Vec<&str> = ahead.iter().map(|job| job.case.id.as_str()).collect();
         let wanted: Vec<&str> = ["a", "b", "c"].into_iter().filter(|id| Some(*id) != charged_id).collect();
         assert_eq!(left, wanted, "the others are still prepared");
+    }
+
+    /// The jobs in the order in which they are picked, while the last are unprepared and some others under way.
+    #[track_caller]
+    fn check_picked(waiting: usize, under_way: &[&str], wanted: &[&str]) {
+        let of = |id: &str| Job { expected_ns: if id.starts_with("long") { LONG_NS } else { 1_000 }, ..job(id) };
+        let mut ahead: VecDeque<Job> = ["long a", "a", "long b", "b", "c"].map(of).into();
+        let unprepared = Unprepared { waiting, under_way: under_way.iter().map(|id| id.to_string()).collect() };
+        let picked = std::iter::from_fn(|| pick(&mut ahead, Some(&unprepared)));
+        let picked: Vec<String> = picked.map(|job| job.case.id.clone()).collect();
+        assert_eq!(picked, wanted, "{waiting} waiting, {under_way:?} under way");
+    }
+
+    #[test]
+    fn short_cases_that_are_prepared_come_before_long_ones() {
+        check_picked(0, &[], &["a", "b", "c", "long a", "long b"]);
+        check_picked(0, &["a", "b"], &["c", "long a", "long b", "a", "b"]);
+        check_picked(1, &[], &["a", "b", "long a", "long b", "c"]);
+        check_picked(2, &["long a"], &["a", "long b", "long a", "b", "c"]);
+        // Where none is prepared, as they were taken.
+        check_picked(5, &[], &["long a", "a", "long b", "b", "c"]);
+        let mut ahead: VecDeque<Job> = ["x", "y"].map(job).into();
+        assert_eq!(pick(&mut ahead, None).map(|job| job.case.id.clone()).as_deref(), Some("x"));
     }
 
     #[test]

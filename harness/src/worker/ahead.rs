@@ -10,6 +10,7 @@ use super::{args, fault, pipeline};
 use crate::case::Case;
 use crate::compilers;
 use crate::crumb::{CrumbWriter, Lane};
+use crate::proto::Unprepared;
 use engine::backend::cuda::CompilerClient;
 use engine::backend::cuda::nvrtc::CompileText;
 use std::collections::{BTreeSet, VecDeque};
@@ -108,6 +109,12 @@ impl Ahead {
         self.changed.notify_all();
     }
 
+    /// What is not compiled of what was offered.
+    pub(super) fn unprepared(&self) -> Unprepared {
+        let state = self.lock();
+        Unprepared { waiting: state.waiting.len(), under_way: state.running.iter().cloned().collect() }
+    }
+
     /// The case is about to run: takes it from the list, or waits until it is compiled.
     pub(super) fn claim(&self, id: &str) {
         let mut state = self.lock();
@@ -174,6 +181,9 @@ mod tests {
         ahead.claim("b");
         let taken = ahead.next().expect("a case");
         assert_eq!(taken.id, "a");
+        ahead.offer(vec![case("c")]);
+        assert_eq!(ahead.unprepared(), Unprepared { waiting: 1, under_way: vec!["a".into()] });
+        ahead.claim("c");
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {

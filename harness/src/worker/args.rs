@@ -9,7 +9,7 @@ use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::{Fusion, Operand, ScalarDef};
 use engine::num::{DType, DTypeClass, Value, storage};
 use engine::tensor::{Arg, ArgMeta, HostTensor, Offsets, TensorMeta};
-use std::sync::{Mutex, PoisonError};
+use rayon::prelude::*;
 
 /// An argument's specification with its declaration: name and data type.
 type DeclaredInput<'a> = (&'a str, DType, &'a InputSpec);
@@ -129,8 +129,8 @@ fn scalar(name: &str, dtype: DType, given: Number) -> Result<Arg> {
 
 /// Random values repeat after this many elements.
 const PERIOD: u64 = 1_048_573;
-/// Elements below this are not worth a thread.
-const CHUNK: usize = 1 << 16;
+/// Elements that one thread draws; fewer are not worth another one.
+const CHUNK: usize = 1 << 14;
 
 fn overflow(name: &str) -> Box<Diagnostic> {
     Diagnostic::user(code::SIZE_OVERFLOW, format!("the layout of input `%{name}` overflows 64 bits"))
@@ -141,13 +141,20 @@ fn meta(name: &str, dtype: DType, spec: &TensorSpec) -> Result<TensorMeta> {
     Ok(TensorMeta { dtype, sizes: spec.sizes.clone(), strides })
 }
 
-/// So many equal bytes; refused where there is no memory for them.
+/// Bytes that one thread sets at a time.
+const PAGE: usize = 4096;
+
+/// So many equal bytes, set by all threads where they are many; refused where there is no memory for them.
 fn bytes_of(name: &str, count: usize, byte: u8) -> Result<Vec<u8>> {
-    let mut data = Vec::new();
-    data.try_reserve_exact(count).map_err(|_| {
+    let mut pages: Vec<[u8; PAGE]> = Vec::new();
+    pages.try_reserve_exact(count.div_ceil(PAGE)).map_err(|_| {
         let message = format!("input `%{name}` needs {count} bytes of host memory, which are not there");
         Diagnostic::user(code::TENSOR_TOO_LARGE, message)
     })?;
+    if count > CHUNK {
+        rayon::iter::repeat_n([byte; PAGE], count / PAGE).with_min_len(CHUNK / PAGE).collect_into_vec(&mut pages);
+    }
+    let mut data = pages.into_flattened();
     data.resize(count, byte);
     Ok(data)
 }
@@ -187,44 +194,22 @@ fn fill_dense(data: &mut [u8], draw: &Draw<'_>) {
     }
     let (first, rest) = data.split_at_mut(period);
     fill_drawn(first, draw);
-    in_parts(rest, period, cores(), &|_, part| part.copy_from_slice(&first[..part.len()]));
+    rest.par_chunks_mut(period).for_each(|part| part.copy_from_slice(&first[..part.len()]));
 }
 
 fn fill_drawn(data: &mut [u8], draw: &Draw<'_>) {
     let width = draw.dtype.bytes();
-    let count = data.len() / width;
-    // How many threads there are takes longer to ask than a small tensor to fill.
-    let threads = if count > CHUNK { cores() } else { 1 };
-    let chunk = count.div_ceil(threads).max(CHUNK);
-    in_parts(data, chunk * width, threads, &|n, part| {
+    let fill = |(n, part): (usize, &mut [u8])| {
         for (i, element) in part.chunks_exact_mut(width).enumerate() {
-            let encoded = storage::encode(draw.dtype, draw.value((n * chunk + i) as u64));
+            let encoded = storage::encode(draw.dtype, draw.value((n * CHUNK + i) as u64));
             element.copy_from_slice(&encoded[..width]);
         }
-    });
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}
-
-/// Fills each part of so many bytes on several threads; `fill` also gets the part's number.
-fn in_parts(data: &mut [u8], size: usize, threads: usize, fill: &(dyn Fn(usize, &mut [u8]) + Sync)) {
-    let count = data.len().div_ceil(size);
-    let parts = Mutex::new(data.chunks_mut(size).enumerate());
-    let work = || {
-        loop {
-            let next = parts.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let Some((n, part)) = next else { return };
-            fill(n, part);
-        }
     };
-    std::thread::scope(|scope| {
-        // This thread is enough where no other one is to be had.
-        let mut helpers = 1..count.min(threads);
-        while helpers.next().is_some() && std::thread::Builder::new().spawn_scoped(scope, work).is_ok() {}
-        work();
-    });
+    match data.len() > CHUNK * width {
+        true => data.par_chunks_mut(CHUNK * width).enumerate().for_each(fill),
+        // One thread does it before others are awake.
+        false => fill((0, data)),
+    }
 }
 
 fn seed(name: &str, given: Option<u64>) -> u64 {

@@ -134,7 +134,8 @@ impl Server<'_> {
                     let tainted = tainted || dirty;
                     self.past.add(&case);
                     let (outcome, code) = (Box::new(outcome), device.code());
-                    let end = FromWorker::End { case_id: case.id, attempt, outcome, tainted, code };
+                    let unprepared = self.ahead.unprepared();
+                    let end = FromWorker::End { case_id: case.id, attempt, outcome, tainted, code, unprepared };
                     say(receiver, &end)?;
                 }
                 Ok(ToWorker::Ahead { cases }) => self.ahead.offer(cases.into_iter().map(|case| *case)),

@@ -4,7 +4,7 @@ use super::host::doze;
 use super::table::{FaultClass, FaultKind, Scene};
 use crate::frame::send;
 use crate::outcome::Outcome;
-use crate::proto::FromWorker;
+use crate::proto::{FromWorker, Unprepared};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 
@@ -63,5 +63,12 @@ pub(super) fn end_now(scene: &Scene<'_>) {
 
 fn end(case_id: &str, attempt: u32) -> FromWorker {
     let outcome = Box::new(Outcome::pass());
-    FromWorker::End { case_id: case_id.into(), attempt, outcome, tainted: false, code: None }
+    FromWorker::End {
+        case_id: case_id.into(),
+        attempt,
+        outcome,
+        tainted: false,
+        code: None,
+        unprepared: Unprepared::default(),
+    }
 }
