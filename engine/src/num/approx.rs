@@ -50,6 +50,8 @@ pub enum ApproxOp {
     ErfPlusOne,
     /// The same to the digits of 16-bit floats.
     ErfPlusOneShort,
+    /// The derivative of GELU, `(erf(x / sqrt(2)) + 1) / 2 + x exp(-x^2 / 2) / sqrt(2 pi)`.
+    GeluSlope,
 }
 
 impl ApproxOp {
@@ -65,6 +67,7 @@ impl ApproxOp {
         Self::Erf,
         Self::ErfPlusOne,
         Self::ErfPlusOneShort,
+        Self::GeluSlope,
     ];
 
     /// The textual name.
@@ -80,6 +83,7 @@ impl ApproxOp {
             Self::Erf => "erf.fast",
             Self::ErfPlusOne => "erf.plus_one",
             Self::ErfPlusOneShort => "erf.plus_one_short",
+            Self::GeluSlope => "gelu.slope",
         }
     }
 
@@ -105,7 +109,9 @@ impl ApproxOp {
     /// least normal number; times `x`, at most 88 of it, since from there on the
     /// product falls. Those of `erf` are as good as the operations that they
     /// stand for, at most two units in the last place each: of the sum, the
-    /// larger operand's; the short form has an error of its own besides.
+    /// larger operand's; the short form has an error of its own besides. The slope of GELU has that of its sum, whose
+    /// terms are below 1; where both are small, it is small against them, as in the sum: 2^-21, and what the
+    /// exponential adds.
     ///
     /// Of a sum of `n` exponentials below their maximum, that of the maximum among them, terms `exp(-d)` are off by
     /// `d 2^-23.7` of themselves, and less than all of it lies where `d > ln(n)`: so it is off by about `ln(n) 2^-23.7`, as
@@ -117,7 +123,7 @@ impl ApproxOp {
             Self::SiluFlush => (2f64.powi(-16), 88.0 * least),
             Self::ExpFast | Self::SigmoidFast | Self::SiluFast => (2f64.powi(-16), 0.0),
             Self::Erf => (2f64.powi(-21), 0.0),
-            Self::ErfPlusOne => (0.0, 2f64.powi(-22)),
+            Self::ErfPlusOne | Self::GeluSlope => (0.0, 2f64.powi(-22)),
             Self::ErfPlusOneShort => (2f64.powf(-14.5), 2f64.powi(-22)),
         };
         ErrorModel { rel, abs }
@@ -135,6 +141,7 @@ impl ApproxOp {
             Self::Erf => |x| erf(x as f32).into(),
             Self::ErfPlusOne => |x| erf_plus_one(x as f32, &ERFC).into(),
             Self::ErfPlusOneShort => |x| erf_plus_one(x as f32, &ERFC_SHORT).into(),
+            Self::GeluSlope => |x| gelu_slope(x as f32).into(),
         }
     }
 }
@@ -220,6 +227,18 @@ fn erf_plus_one(x: f32, coefficients: &[f32]) -> f32 {
     if x < 0.0 { r } else { 2.0 - r }
 }
 
+/// Coefficients of `exp(a^2 / 2) erfc(a / sqrt(2)) / 2` as a polynomial in `1 / (1 + 0.255 a)`.
+const MILLS: [f32; 7] =
+    [-0.082_916_826, 0.285_157_53, -0.184_380_7, 0.221_248_12, 0.050_253_466, 0.109_459, 0.101_179_39];
+
+fn gelu_slope(x: f32) -> f32 {
+    let a = x.abs();
+    let t = reciprocal(0.255f32.mul_add(a, 1.0));
+    let terms = polynomial(&MILLS, t).mul_add(t, a * -0.398_942_3);
+    let r = flushed(ex2(x * x * -0.721_347_5)) * terms;
+    if x < 0.0 { r } else { 1.0 - r }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,6 +274,30 @@ mod tests {
         check_model(ApproxOp::Erf, libm::erf, 6.0);
         check_model(ApproxOp::ErfPlusOne, |x| libm::erfc(-x), 6.0);
         check_model(ApproxOp::ErfPlusOneShort, |x| libm::erfc(-x), 6.0);
+    }
+
+    /// Its two terms, which cancel where it is small.
+    fn slope_terms(x: f64) -> (f64, f64) {
+        (
+            libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2) / 2.0,
+            x * (-x * x / 2.0).exp() / std::f64::consts::TAU.sqrt(),
+        )
+    }
+
+    #[test]
+    fn the_slope_of_gelu_is_as_good_as_its_terms() {
+        let op = ApproxOp::GeluSlope;
+        check_model(op, |x| slope_terms(x).0 + slope_terms(x).1, 12.0);
+        for step in 0..=130_000 {
+            let x = f64::from(-step as f32 / 10_000.0);
+            let (cdf, along) = slope_terms(x);
+            let rel = 2f64.powi(-21) * 1.25 + x * x * 2f64.powi(-24);
+            let bound = (cdf + along.abs()) * rel + 8.0 * f64::from(LEAST_NORMAL);
+            let found = op.eval()(x);
+            assert!((found - cdf - along).abs() <= bound, "{x}: {found}, exactly {}", cdf + along);
+        }
+        assert_eq!([-20.0, -0.0, 0.0, 20.0, 1e30].map(op.eval()), [0.0, 0.5, 0.5, 1.0, 1.0]);
+        assert!([f64::NAN, f64::INFINITY, -f64::INFINITY].map(op.eval()).iter().all(|slope| slope.is_nan()));
     }
 
     #[test]

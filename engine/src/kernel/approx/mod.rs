@@ -4,8 +4,8 @@
 //! Input: a kernel whose functions are exact, but for exponentials of sums below a maximum. Output: the same kernel with some
 //! of them replaced by [`Expr::Approx`], which both back ends execute as it says.
 //!
-//! `erf` and `erf + 1` are replaced everywhere, since their approximations are as
-//! good as the exact forms. The others, and a short form of `erf + 1`, lose digits, and some lose what is below
+//! `erf`, `erf + 1` and the slope of GELU are replaced everywhere, since their approximations are as
+//! good as the exact forms ([`join`]). The others, and a short form of `erf + 1`, lose digits, and some lose what is below
 //! the least normal number. One of those is taken only where the flow of values
 //! ([`errors`]) shows that every result stays within what its type needs,
 //! whatever the inputs: errors are followed through variables, arrays, shuffles,
@@ -19,12 +19,13 @@
 mod compare;
 mod errors;
 mod fact;
+mod join;
 #[cfg(test)]
 mod tests;
 
-use super::ir::{Block, Expr, ExprId, Kernel, StmtKind, VarId};
+use super::ir::{Expr, ExprId, Kernel, StmtKind, VarId};
 use super::visit::{for_each_stmt, map_exprs, statement_exprs};
-use crate::num::{ApproxOp, BinaryOp, DType, UnaryOp, Value};
+use crate::num::{ApproxOp, DType, UnaryOp};
 use crate::util::SecondaryMap;
 use errors::Flow;
 
@@ -37,7 +38,7 @@ pub(super) type ApproxChoice = SecondaryMap<ExprId, Option<ApproxOp>>;
 /// Replaces functions by approximations where results allow it, and comparisons that
 /// every number passes by the question whether it is one.
 pub fn approximate(kernel: &mut Kernel) {
-    join_erf(kernel);
+    join::join(kernel);
     let mut choice = ApproxChoice::new();
     let mut coarse = Vec::new();
     let uses = Uses::new(kernel);
@@ -118,48 +119,6 @@ impl Uses {
             _ => id,
         };
         (self.count[definition] == 1).then_some(definition)
-    }
-}
-
-/// Replaces `erf(z) + 1` in f32, where nothing else uses the error function.
-fn join_erf(kernel: &mut Kernel) {
-    let uses = Uses::new(kernel);
-    let is_one = |id: ExprId| matches!(kernel.exprs[id].expr, Expr::Const(Value::Float(value)) if value == 1.0);
-    let mut operands = SecondaryMap::<ExprId, Option<ExprId>>::new();
-    let mut unused = Vec::new();
-    for (id, node) in kernel.exprs.iter().filter(|(id, node)| node.dtype == DType::F32 && uses.count[*id] > 0) {
-        let Expr::Binary(BinaryOp::Add, a, b) = node.expr else { continue };
-        let erf = match (is_one(a), is_one(b)) {
-            (_, true) => a,
-            (true, _) => b,
-            _ => continue,
-        };
-        let Some(definition) = uses.sole_definition(kernel, erf) else { continue };
-        if let Expr::Unary(UnaryOp::Erf, operand) = kernel.exprs[definition].expr {
-            operands.set(id, Some(operand));
-            if let Expr::Var(var) = kernel.exprs[erf].expr {
-                unused.push(var);
-            }
-        }
-    }
-    rewrite(kernel, |_, id| operands[id].map(|operand| Expr::Approx(ApproxOp::ErfPlusOne, operand)));
-    remove_lets(&mut kernel.body, &unused);
-}
-
-fn remove_lets(block: &mut Block, unused: &[VarId]) {
-    if unused.is_empty() {
-        return;
-    }
-    block.retain(|stmt| !matches!(stmt.kind, StmtKind::Let { var, .. } if unused.contains(&var)));
-    for stmt in block {
-        match &mut stmt.kind {
-            StmtKind::For { body, .. } => remove_lets(body, unused),
-            StmtKind::If { then, otherwise, .. } => {
-                remove_lets(then, unused);
-                remove_lets(otherwise, unused);
-            }
-            _ => {}
-        }
     }
 }
 

@@ -50,7 +50,7 @@ fn check_exp(out: &str, formula: &str, expected: &[ApproxOp]) {
     check(out, &format!("let e: f32 = exp(v)\nstore y[threadIdx.x] = {formula}"), expected);
 }
 
-use ApproxOp::{Erf, ErfPlusOne, ExpFast, ExpFlush, SigmoidFast, SigmoidFlush, SiluFast, SiluFlush};
+use ApproxOp::{Erf, ErfPlusOne, ExpFast, ExpFlush, GeluSlope, SigmoidFast, SigmoidFlush, SiluFast, SiluFlush};
 
 #[test]
 fn results_of_16_bits_take_coarse_forms() {
@@ -186,6 +186,78 @@ fn erf_and_its_sum_with_one_are_replaced_everywhere() {
     check("f32", "store y[0] = 1.0f32 + erf(v * k)", &[ErfPlusOne]);
     check("f32", "let e: f32 = erf(v)\nlet t: f32 = e + 1.0f32\nstore y[0] = t * e", &[Erf]);
     check("f64", "store y[0] = erf(f64(v)) + 1.0f64", &[]);
+}
+
+/// The slope of GELU by the given parts, in which `u` is the number.
+#[track_caller]
+fn check_slope(parts: [&str; 5], expected: &[ApproxOp]) {
+    let [z, gate, square, power, sum] = parts;
+    let body = format!(
+        "let u: f32 = v + k
+         let z: f32 = {z}
+         let gate: f32 = {gate}
+         let square: f32 = {square}
+         let e: f32 = exp({power})
+         let sum: f32 = {sum}
+         store y[0] = sum * v"
+    );
+    let kernel = check("f32", &body, expected);
+    if expected == [GeluSlope] {
+        let text = print(&kernel);
+        assert!(["let z", "let gate", "let square", "let e"].iter().all(|name| !text.contains(name)), "{text}");
+    }
+}
+
+#[test]
+fn the_slope_of_gelu_is_one_function() {
+    let (z, gate, square, power) = ("u * 0.7071067690849304f32", "erf(z) + 1.0f32", "u * u", "square * -0.5f32");
+    let sum = "gate * 0.5f32 + u * (e * 0.3989422917366028f32)";
+    check_slope([z, gate, square, power, sum], &[GeluSlope]);
+    check_slope(
+        [z, gate, square, "neg(square) * 0.5f32", "0.3989422917366028f32 * u * e + 0.5f32 * gate"],
+        &[GeluSlope],
+    );
+    // Other numbers, or what is used elsewhere too.
+    for [a, b] in [
+        ["u * u", "u * v"],
+        ["-0.5f32", "-0.25f32"],
+        ["0.3989422917366028f32", "0.375f32"],
+        ["0.7071067690849304f32", "0.75f32"],
+    ] {
+        check_slope(
+            [z, gate, square, power, sum].map(|part| part.replace(a, b)).each_ref().map(String::as_str),
+            &[ErfPlusOne],
+        );
+    }
+    check_slope([z, gate, square, power, "(gate * 0.5f32 + u * (e * 0.3989422917366028f32)) * e"], &[ErfPlusOne]);
+    check_slope([z, gate, square, power, "(gate * 0.5f32 + u * (e * 0.3989422917366028f32)) * gate"], &[ErfPlusOne]);
+}
+
+/// The number is read from memory of the thread for each use; `between` is what happens before the last one.
+#[track_caller]
+fn check_slope_of_reads(between: &str, expected: &[ApproxOp]) {
+    let body = format!(
+        "store a[0] = v
+         let x1: f32 = load a[0]
+         let gate: f32 = erf(x1 * 0.7071067690849304f32) + 1.0f32
+         let x2: f32 = load a[0]
+         let x3: f32 = load a[0]
+         let e: f32 = exp(x2 * x3 * -0.5f32)
+         {between}
+         let x4: f32 = load a[0]
+         store y[0] = gate * 0.5f32 + x4 * (e * 0.3989422917366028f32)"
+    );
+    let kernel = check("f32", &body, expected);
+    let reads = print(&kernel).matches("load a[0]").count();
+    assert_eq!(reads, if expected == [GeluSlope] { 1 } else { 4 }, "{}", print(&kernel));
+}
+
+#[test]
+fn what_is_read_again_is_the_same_number_unless_it_was_written() {
+    check_slope_of_reads("", &[GeluSlope]);
+    check_slope_of_reads("store s[threadIdx.x] = v", &[GeluSlope]);
+    check_slope_of_reads("store a[1] = v", &[ErfPlusOne]);
+    check_slope_of_reads("if v < 1.0f32 {\nstore a[0] = k\n}", &[ErfPlusOne]);
 }
 
 /// What a comparison becomes.

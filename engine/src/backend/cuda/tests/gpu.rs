@@ -391,11 +391,14 @@ fn meaning(kernel: &Kernel, id: ExprId, operands: &BTreeMap<String, Value>) -> V
 /// the type cannot hold the step, so that it matters whether it is rounded.
 fn distance(dtype: DType, actual: Value, expected: Value, step: f64) -> f64 {
     let (a, e) = (actual.as_f64(), expected.as_f64());
+    let same = |a: f64, e: f64| a == e || a.is_nan() && e.is_nan();
     if !dtype.is_float() {
-        return if actual == expected { 0.0 } else { f64::INFINITY };
+        let ((a, b), (e, f)) = (actual.as_complex(), expected.as_complex());
+        let is_equal = actual == expected || dtype.is_complex() && same(a, e) && same(b, f);
+        return if is_equal { 0.0 } else { f64::INFINITY };
     }
     let holds = |value: f64| eval::cast(DType::F64, dtype, Value::Float(value)).as_f64().is_finite();
-    if a == e || (a.is_nan() && e.is_nan()) || !holds(step) {
+    if same(a, e) || !holds(step) {
         return 0.0;
     }
     if !a.is_finite() || !e.is_finite() {
@@ -423,6 +426,7 @@ fn largest_step(name: &str, dtype: DType, operands: &BTreeMap<String, Value>) ->
     let least = if dtype == DType::F64 { f64::MIN_POSITIVE } else { f32::MIN_POSITIVE.into() };
     let step = match name {
         "lerp" => a.abs().max(b.abs()).max(((b - a) * c).abs()).max(((b - a) * (1.0 - c)).abs()),
+        "gelu_slope" => 0.5,
         _ if name.starts_with("silu") => a.abs() * least,
         _ => 0.0,
     };
@@ -442,7 +446,9 @@ fn allowed(name: &str) -> f64 {
         // A product and a sum may be fused.
         "lerp" => 1.0,
         // Against the same algorithm: what the hardware's power and reciprocal may differ by.
-        "exp_flush" | "exp_fast" | "erf_fast" | "erf_plus_one" => 3.0,
+        "exp_flush" | "exp_fast" | "exp_below" | "erf_fast" | "erf_plus_one" | "erf_plus_one_short" | "gelu_slope" => {
+            3.0
+        }
         "sigmoid_flush" | "sigmoid_fast" | "silu_flush" | "silu_fast" => 5.0,
         "remainder" | "nextafter" => 2.0,
         _ => 0.0,
