@@ -111,7 +111,7 @@ impl ApproxOp {
     /// stand for, at most two units in the last place each: of the sum, the
     /// larger operand's; the short form has an error of its own besides. The slope of GELU has that of its sum, whose
     /// terms are below 1; where both are small, it is small against them, as in the sum: 2^-21, and what the
-    /// exponential adds.
+    /// exponential adds, which is flushed where it is subnormal.
     ///
     /// Of a sum of `n` exponentials below their maximum, that of the maximum among them, terms `exp(-d)` are off by
     /// `d 2^-23.7` of themselves, and less than all of it lies where `d > ln(n)`: so it is off by about `ln(n) 2^-23.7`, as
@@ -235,8 +235,8 @@ fn gelu_slope(x: f32) -> f32 {
     let a = x.abs();
     let t = reciprocal(0.255f32.mul_add(a, 1.0));
     let terms = polynomial(&MILLS, t).mul_add(t, a * -0.398_942_3);
-    let r = flushed(ex2(x * x * -0.721_347_5)) * terms;
-    if x < 0.0 { r } else { 1.0 - r }
+    let power = flushed(ex2(x * x * -0.721_347_5));
+    if x < 0.0 { power * terms } else { (-power).mul_add(terms, 1.0) }
 }
 
 #[cfg(test)]

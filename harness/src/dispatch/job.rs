@@ -25,6 +25,8 @@ pub(crate) struct Job {
     pub(crate) strikes: u32,
     /// How long it took before, in nanoseconds; 0 where nobody knows.
     pub(crate) expected_ns: u64,
+    /// Whether it failed the last time: such a case comes first.
+    pub(crate) failed_before: bool,
 }
 
 /// A case that is expected to take so long on a GPU is one whose inputs, reference and comparison use all threads of a
@@ -50,6 +52,7 @@ impl Job {
             pin: None,
             strikes: 0,
             expected_ns: 0,
+            failed_before: false,
         }
     }
 

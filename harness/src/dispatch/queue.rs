@@ -91,8 +91,9 @@ impl Queue {
         let mut state = QueueState { live: vec![true; policy.devices.len()], ..QueueState::default() };
         let mut begun = VecDeque::new();
         for case in cases {
-            let expected_ns = policy.known.get(&case.id).and_then(|known| known.dur_ns).unwrap_or(0);
-            let job = Job { expected_ns, ..Job::new(case.clone(), policy.seed) };
+            let known = policy.known.get(&case.id).copied().unwrap_or_default();
+            let (expected_ns, failed_before) = (known.dur_ns.unwrap_or(0), known.failed);
+            let job = Job { expected_ns, failed_before, ..Job::new(case.clone(), policy.seed) };
             match policy.tried.get(&case.id) {
                 Some(tried) => begun.extend(state.go_on(job, tried, &policy)),
                 None => state.waiting.push_back(job),
@@ -127,8 +128,8 @@ impl Queue {
         job.avoid.is_some_and(|avoid| device(avoid) == device(slot) && others(&|other| device(other) != device(avoid)))
     }
 
-    /// Whether the slot should take the job only when no other is left: half of several GPUs take long ones, the
-    /// longest first, while others take the rest.
+    /// Whether the slot should take the job only when no other is left: half of several slots on GPUs take long ones,
+    /// the longest first, while others take the rest.
     fn is_last_choice(&self, state: &QueueState, slot: usize, job: &Job) -> bool {
         let on_gpus = !self.policy.slots.is_empty() && self.policy.slots.iter().all(|spec| spec.gpu.is_some());
         if !on_gpus || !job.is_long() {
@@ -220,6 +221,10 @@ impl Source for Queue {
 
     fn closed(&self) -> bool {
         self.policy.closed(self.lock().failed).is_some()
+    }
+
+    fn in_any_order(&self) -> bool {
+        true
     }
 
     fn ahead_a_thread(&self) -> usize {

@@ -25,6 +25,8 @@ const SPAWN_PAUSES: [Duration; 3] = [Duration::from_millis(200), Duration::from_
 const LASTING: [Code; 3] = [code::NO_GPU, code::NO_DRIVER, code::NO_NVRTC];
 /// Fresh workers in a row that may die on receiving one case, before it began.
 const STRIKES: u32 = 3;
+/// So many short jobs take about as long as a long one.
+const MOST_SHORT: u32 = 64;
 /// How long a slot without work sleeps before it asks again, at most.
 const MAX_NAP: Duration = Duration::from_millis(20);
 
@@ -51,6 +53,8 @@ struct Hand {
     worker: Option<Worker>,
     /// Jobs taken ahead, which the worker prepares.
     ahead: VecDeque<Job>,
+    /// Short jobs since the last long one.
+    short_in_a_row: u32,
     spawned: u32,
 }
 
@@ -96,15 +100,27 @@ fn compiling(death: &Death, at_hand: &Job, ahead: &mut VecDeque<Job>) -> Compili
     at.and_then(|at| ahead.remove(at)).map_or(Compiling::Nothing, Compiling::Ahead)
 }
 
-/// The next of the jobs that were taken ahead: those first that the worker has prepared, and of these the short ones,
-/// since they make room for others, which it prepares while a long one runs.
-fn pick(ahead: &mut VecDeque<Job>, unprepared: Option<&Unprepared>) -> Option<Job> {
+impl Hand {
+    /// The next of the jobs that were taken ahead, of those that the worker has prepared if there are any: what failed
+    /// before, then short ones, since they make room for others, which it prepares while a long one runs. Among many
+    /// short ones a long one comes now and then, so that none are left for the end.
+    fn pick(&mut self) -> Option<Job> {
+        let at = pick(&self.ahead, self.worker.as_ref().map(|live| &live.unprepared), self.short_in_a_row);
+        let job = self.ahead.remove(at)?;
+        self.short_in_a_row = if job.is_long() { 0 } else { self.short_in_a_row + 1 };
+        Some(job)
+    }
+}
+
+/// The place of the next job: [`Hand::pick`].
+fn pick(ahead: &VecDeque<Job>, unprepared: Option<&Unprepared>, short_in_a_row: u32) -> usize {
     let begun = ahead.len().saturating_sub(unprepared.map_or(ahead.len(), |unprepared| unprepared.waiting));
     let is_under_way = |job: &Job| unprepared.is_some_and(|unprepared| unprepared.under_way.contains(&job.case.id));
     let prepared = || ahead.iter().take(begun).enumerate().filter(|(_, job)| !is_under_way(job));
-    let short = prepared().find(|(_, job)| !job.is_long());
-    let at = short.or_else(|| prepared().next()).map_or(0, |(at, _)| at);
-    ahead.remove(at)
+    let wants_long = short_in_a_row >= MOST_SHORT;
+    let failed = prepared().find(|(_, job)| job.failed_before);
+    let wanted = failed.or_else(|| prepared().find(|(_, job)| job.is_long() == wants_long));
+    wanted.or_else(|| prepared().next()).map_or(0, |(at, _)| at)
 }
 
 /// Why no later case may use a worker.
@@ -217,8 +233,12 @@ impl Slot<'_> {
     fn next(&self, hand: &mut Hand) -> Option<Job> {
         let mut nap = Duration::from_micros(200);
         while !self.gives_up() && !self.source.closed() {
-            if let Some(job) = pick(&mut hand.ahead, hand.worker.as_ref().map(|live| &live.unprepared)) {
-                return Some(job);
+            let job = match self.source.in_any_order() {
+                true => hand.pick(),
+                false => hand.ahead.pop_front(),
+            };
+            if job.is_some() {
+                return job;
             }
             match self.source.take(self.index) {
                 Take::Job(job) => return Some(*job),
@@ -514,25 +534,30 @@ mod tests {
 
     /// The jobs in the order in which they are picked, while the last are unprepared and some others under way.
     #[track_caller]
-    fn check_picked(waiting: usize, under_way: &[&str], wanted: &[&str]) {
-        let of = |id: &str| Job { expected_ns: if id.starts_with("long") { LONG_NS } else { 1_000 }, ..job(id) };
-        let mut ahead: VecDeque<Job> = ["long a", "a", "long b", "b", "c"].map(of).into();
+    fn check_picked(waiting: usize, under_way: &[&str], short_in_a_row: u32, wanted: &[&str]) {
+        let of = |id: &str| Job {
+            expected_ns: if id.starts_with("long") { LONG_NS } else { 1_000 },
+            failed_before: id.ends_with("failed"),
+            ..job(id)
+        };
+        let mut ahead: VecDeque<Job> = ["long a", "a", "long b", "b", "long failed"].map(of).into();
         let unprepared = Unprepared { waiting, under_way: under_way.iter().map(|id| id.to_string()).collect() };
-        let picked = std::iter::from_fn(|| pick(&mut ahead, Some(&unprepared)));
+        let picked = std::iter::from_fn(|| ahead.remove(pick(&ahead, Some(&unprepared), short_in_a_row)));
         let picked: Vec<String> = picked.map(|job| job.case.id.clone()).collect();
         assert_eq!(picked, wanted, "{waiting} waiting, {under_way:?} under way");
     }
 
     #[test]
     fn short_cases_that_are_prepared_come_before_long_ones() {
-        check_picked(0, &[], &["a", "b", "c", "long a", "long b"]);
-        check_picked(0, &["a", "b"], &["c", "long a", "long b", "a", "b"]);
-        check_picked(1, &[], &["a", "b", "long a", "long b", "c"]);
-        check_picked(2, &["long a"], &["a", "long b", "long a", "b", "c"]);
+        check_picked(0, &[], 0, &["long failed", "a", "b", "long a", "long b"]);
+        check_picked(0, &["a", "b"], 0, &["long failed", "long a", "long b", "a", "b"]);
+        check_picked(1, &[], 0, &["a", "b", "long a", "long b", "long failed"]);
+        check_picked(2, &["long a"], 0, &["a", "long b", "long a", "b", "long failed"]);
+        // After many of them a long one.
+        check_picked(1, &[], MOST_SHORT, &["long a", "long b", "a", "b", "long failed"]);
         // Where none is prepared, as they were taken.
-        check_picked(5, &[], &["long a", "a", "long b", "b", "c"]);
-        let mut ahead: VecDeque<Job> = ["x", "y"].map(job).into();
-        assert_eq!(pick(&mut ahead, None).map(|job| job.case.id.clone()).as_deref(), Some("x"));
+        check_picked(5, &[], 0, &["long a", "a", "long b", "b", "long failed"]);
+        assert_eq!(pick(&["x", "y"].map(job).into(), None, 0), 0);
     }
 
     #[test]

@@ -53,6 +53,11 @@ pub(crate) trait Source: Sync {
         Vec::new()
     }
 
+    /// Whether the jobs that a slot took ahead may run in another order than they came.
+    fn in_any_order(&self) -> bool {
+        false
+    }
+
     /// Whether no further job is to be started, although some were taken ahead.
     fn closed(&self) -> bool {
         false

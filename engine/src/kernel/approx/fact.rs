@@ -120,7 +120,7 @@ impl Fact {
             // As good as what they replace.
             ApproxOp::Erf => return Self::between(-1.0, 1.0),
             ApproxOp::ErfPlusOne => return Self::between(0.0, 2.0),
-            // From -0.12891... to what it is there less than 1.
+            // From -0.12890... to what that lacks to 1.
             ApproxOp::GeluSlope => return Self::between(-0.13, 1.13),
             // Besides, as good as what it replaces.
             ApproxOp::ErfPlusOneShort => return Self { rel: model.rel, ..Self::between(0.0, 2.0) },

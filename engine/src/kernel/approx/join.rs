@@ -1,39 +1,108 @@
 //! Several operations that one approximation stands for: `erf(z) + 1`, and the slope of GELU,
 //! `(erf(x / sqrt(2)) + 1) / 2 + x exp(-x^2 / 2) / sqrt(2 pi)`, which is that and an exponential of the same number.
 //!
-//! Only what nothing else uses is replaced: else it would be computed beside its replacement.
+//! Only what nothing else uses is replaced: else it would be computed beside its replacement. The slope's terms are below
+//! 2^-122 where its exponential is flushed to zero.
 
 use super::{Uses, rewrite};
-use crate::kernel::ir::{Access, Block, Expr, ExprId, Kernel, Space, StmtKind, VarId};
-use crate::kernel::visit::for_each_stmt;
+use crate::kernel::exprs::ExprArena;
+use crate::kernel::ir::{Block, BufId, Expr, ExprId, Kernel, Space, StmtKind, VarId};
+use crate::kernel::visit::{for_each_stmt, statement_exprs};
 use crate::num::{ApproxOp, BinaryOp, DType, UnaryOp, Value};
 use crate::util::SecondaryMap;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
-/// Constants this close are those of the slope, rounded.
+/// Constants that `f32` rounds are those of the slope where they are this close.
 const CLOSE: f64 = 1.0 / (1 << 22) as f64;
 
 /// Joins what can be joined, in f32.
 pub(super) fn join(kernel: &mut Kernel) {
-    replace(kernel, |parts, id| parts.erf_plus_one(id).map(|z| Expr::Approx(ApproxOp::ErfPlusOne, z)));
-    replace(kernel, |parts, id| parts.gelu_slope(id).map(|x| Expr::Approx(ApproxOp::GeluSlope, x)));
+    let uses = Uses::new(kernel);
+    let is = |op: UnaryOp| {
+        kernel
+            .exprs
+            .iter()
+            .any(|(id, node)| uses.count[id] > 0 && matches!(node.expr, Expr::Unary(other, _) if other == op))
+    };
+    let (erf, exp) = (is(UnaryOp::Erf), is(UnaryOp::Exp));
+    if !erf {
+        return;
+    }
+    let parts = Parts { kernel, uses, first: SecondaryMap::new() };
+    let joined = parts.joined(|id| parts.erf_plus_one(id).map(|z| Expr::Approx(ApproxOp::ErfPlusOne, z)));
+    replace(kernel, &joined);
+    if exp {
+        let parts = Parts { kernel, uses: Uses::new(kernel), first: first_reads(kernel) };
+        let joined = parts.joined(|id| parts.gelu_slope(id).map(|x| Expr::Approx(ApproxOp::GeluSlope, x)));
+        replace(kernel, &joined);
+    }
 }
 
 /// Replaces sums, and removes the definitions that nothing uses then.
-fn replace(kernel: &mut Kernel, with: impl Fn(&Parts<'_>, ExprId) -> Option<Expr>) {
-    let parts = Parts { kernel, uses: Uses::new(kernel), first: first_reads(kernel) };
-    let mut joined = SecondaryMap::<ExprId, Option<Expr>>::new();
-    let mut any = false;
-    for (id, node) in kernel.exprs.iter().filter(|(id, node)| node.dtype == DType::F32 && parts.uses.count[*id] > 0) {
-        if let (Expr::Binary(BinaryOp::Add, ..), Some(expr)) = (node.expr, with(&parts, id)) {
-            joined.set(id, Some(expr));
-            any = true;
+fn replace(kernel: &mut Kernel, joined: &[(ExprId, Expr)]) {
+    if joined.is_empty() {
+        return;
+    }
+    let mut with = SecondaryMap::<ExprId, Option<Expr>>::new();
+    joined.iter().for_each(|&(sum, expr)| with.set(sum, Some(expr)));
+    let before = Used::of(kernel);
+    rewrite(kernel, |_, id| with[id]);
+    let mut used = Used::default();
+    let mut body = std::mem::take(&mut kernel.body);
+    used.sweep(&kernel.exprs, &mut body, &before);
+    kernel.body = body;
+}
+
+/// Which variables statements need, and the expressions that were looked through for them.
+#[derive(Default)]
+struct Used {
+    vars: SecondaryMap<VarId, bool>,
+    seen: SecondaryMap<ExprId, bool>,
+}
+
+impl Used {
+    fn of(kernel: &Kernel) -> Self {
+        let mut used = Self::default();
+        for_each_stmt(&kernel.body, &mut |stmt| used.statement(&kernel.exprs, &stmt.kind));
+        used
+    }
+
+    fn statement(&mut self, exprs: &ExprArena, kind: &StmtKind) {
+        let mut left = Vec::new();
+        statement_exprs(kind, &mut |expr| left.push(expr));
+        while let Some(id) = left.pop() {
+            if !std::mem::replace(&mut self.seen[id], true) {
+                if let Expr::Var(var) = exprs[id].expr {
+                    self.vars.set(var, true);
+                }
+                left.extend(exprs[id].expr.operands());
+            }
         }
     }
-    let before = parts.uses;
-    if any {
-        rewrite(kernel, |_, id| joined[id]);
-        remove_unused(kernel, &before);
+
+    /// Removes from a block the definitions that nothing behind them uses any more, the last ones first, so that what
+    /// only they use goes too. Behind the block is what `self` has.
+    fn sweep(&mut self, exprs: &ExprArena, block: &mut Block, before: &Self) {
+        let mut kept: Vec<_> = Vec::with_capacity(block.len());
+        for mut stmt in std::mem::take(block).into_iter().rev() {
+            match &mut stmt.kind {
+                StmtKind::Let { var, .. } | StmtKind::Load { var, .. } if before.vars[*var] && !self.vars[*var] => {
+                    continue;
+                }
+                StmtKind::For { body, .. } => self.sweep(exprs, body, before),
+                StmtKind::If { then, otherwise, .. } => {
+                    self.sweep(exprs, then, before);
+                    self.sweep(exprs, otherwise, before);
+                }
+                _ => {}
+            }
+            self.statement(exprs, &stmt.kind);
+            kept.push(stmt);
+        }
+        kept.reverse();
+        *block = kept;
     }
 }
 
@@ -41,17 +110,14 @@ fn replace(kernel: &mut Kernel, with: impl Fn(&Parts<'_>, ExprId) -> Option<Expr
 /// both as expressions.
 fn first_reads(kernel: &Kernel) -> SecondaryMap<ExprId, Option<ExprId>> {
     let mut again = Vec::new();
-    in_block(kernel, &kernel.body, &mut again);
-    let mut first = SecondaryMap::new();
-    if again.is_empty() {
-        return first;
-    }
+    add_repeated_reads(kernel, &kernel.body, &mut again);
     let mut of_var = SecondaryMap::<VarId, Option<ExprId>>::new();
     for (id, node) in kernel.exprs.iter() {
         if let Expr::Var(var) = node.expr {
             of_var.set(var, Some(id));
         }
     }
+    let mut first = SecondaryMap::new();
     for (later, earlier) in again {
         if let (Some(later), Some(earlier)) = (of_var[later], of_var[earlier]) {
             first.set(later, Some(earlier));
@@ -60,69 +126,31 @@ fn first_reads(kernel: &Kernel) -> SecondaryMap<ExprId, Option<ExprId>> {
     first
 }
 
-/// Adds the variables of a block that are read again, each with the first.
-fn in_block(kernel: &Kernel, block: &Block, again: &mut Vec<(VarId, VarId)>) {
-    let mut known: Vec<(Access, VarId)> = Vec::new();
+/// Adds the variables of a block that are read again, each with the first. A write ends what is known of its buffer,
+/// an inner block all.
+fn add_repeated_reads(kernel: &Kernel, block: &Block, again: &mut Vec<(VarId, VarId)>) {
+    let mut known: BTreeMap<BufId, BTreeMap<ExprId, VarId>> = BTreeMap::new();
     for stmt in block {
         match &stmt.kind {
             StmtKind::Load { var, from, .. } if kernel.buffers[from.buffer].space == Space::Local => {
-                match known.iter().find(|(place, _)| place == from) {
-                    Some((_, first)) => again.push((*var, *first)),
-                    None => known.push((*from, *var)),
+                match known.entry(from.buffer).or_default().entry(from.index) {
+                    Entry::Occupied(first) => again.push((*var, *first.get())),
+                    Entry::Vacant(place) => {
+                        place.insert(*var);
+                    }
                 }
             }
             StmtKind::Store { to, .. } | StmtKind::Move { to, .. } => {
-                known.retain(|(place, _)| place.buffer != to.buffer);
+                known.remove(&to.buffer);
             }
             StmtKind::For { body, .. } => {
                 known.clear();
-                in_block(kernel, body, again);
+                add_repeated_reads(kernel, body, again);
             }
             StmtKind::If { then, otherwise, .. } => {
                 known.clear();
-                in_block(kernel, then, again);
-                in_block(kernel, otherwise, again);
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Removes definitions that were used before, and what only they use.
-fn remove_unused(kernel: &mut Kernel, before: &Uses) {
-    loop {
-        let now = Uses::new(kernel);
-        let is_used = |uses: &Uses, var: VarId| {
-            kernel.exprs.iter().any(|(id, node)| node.expr == Expr::Var(var) && uses.count[id] > 0)
-        };
-        let mut unused = Vec::new();
-        for_each_stmt(&kernel.body, &mut |stmt| {
-            if let StmtKind::Let { var, .. } | StmtKind::Load { var, .. } = stmt.kind
-                && !is_used(&now, var)
-                && is_used(before, var)
-            {
-                unused.push(var);
-            }
-        });
-        if unused.is_empty() {
-            return;
-        }
-        remove_definitions(&mut kernel.body, &unused);
-    }
-}
-
-fn remove_definitions(block: &mut Block, unused: &[VarId]) {
-    let defines = |kind: &StmtKind| match kind {
-        StmtKind::Let { var, .. } | StmtKind::Load { var, .. } => unused.contains(var),
-        _ => false,
-    };
-    block.retain(|stmt| !defines(&stmt.kind));
-    for stmt in block {
-        match &mut stmt.kind {
-            StmtKind::For { body, .. } => remove_definitions(body, unused),
-            StmtKind::If { then, otherwise, .. } => {
-                remove_definitions(then, unused);
-                remove_definitions(otherwise, unused);
+                add_repeated_reads(kernel, then, again);
+                add_repeated_reads(kernel, otherwise, again);
             }
             _ => {}
         }
@@ -136,12 +164,14 @@ struct Product {
 }
 
 impl Product {
-    /// Whether it has these factors, in any order, and about this constant.
+    /// Whether it has these factors, in any order, and this constant, as far as `f32` holds it.
     fn is(&self, mut factors: Vec<ExprId>, constant: f64) -> bool {
         let mut own = self.factors.clone();
         own.sort_unstable();
         factors.sort_unstable();
-        own == factors && (self.constant / constant - 1.0).abs() <= CLOSE
+        let is_held = f64::from(constant as f32) == constant;
+        let off = (self.constant / constant - 1.0).abs();
+        own == factors && off <= if is_held { 0.0 } else { CLOSE }
     }
 }
 
@@ -153,6 +183,14 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
+    /// The sums that are something else, and what.
+    fn joined(&self, with: impl Fn(ExprId) -> Option<Expr>) -> Vec<(ExprId, Expr)> {
+        let sums = self.kernel.exprs.iter().filter(|(id, node)| {
+            node.dtype == DType::F32 && self.uses.count[*id] > 0 && matches!(node.expr, Expr::Binary(BinaryOp::Add, ..))
+        });
+        sums.filter_map(|(id, _)| Some((id, with(id)?))).collect()
+    }
+
     /// The `z` of `erf(z) + 1`.
     fn erf_plus_one(&self, sum: ExprId) -> Option<ExprId> {
         let Expr::Binary(_, a, b) = self.kernel.exprs[sum].expr else { return None };
@@ -178,12 +216,13 @@ impl Parts<'_> {
         let cdf = self.product(cdf);
         let [gate] = cdf.factors[..] else { return None };
         let Expr::Approx(ApproxOp::ErfPlusOne, z) = self.sole(gate)? else { return None };
-        let [x] = self.product(z).factors[..] else { return None };
+        let scaled = self.product(z);
+        let [x] = scaled.factors[..] else { return None };
         let along = self.product(along);
         let exp = along.factors.iter().copied().find(|factor| *factor != x)?;
         let Expr::Unary(UnaryOp::Exp, power) = self.sole(exp)? else { return None };
         let is_slope = cdf.is(vec![gate], 0.5)
-            && self.product(z).is(vec![x], FRAC_1_SQRT_2)
+            && scaled.is(vec![x], FRAC_1_SQRT_2)
             && along.is(vec![x, exp], 1.0 / (2.0 * PI).sqrt())
             && self.product(power).is(vec![x, x], -0.5);
         is_slope.then_some(x)

@@ -119,8 +119,9 @@ __device__ inline float rcp_fast(float x) {
 }
 //@ gelu_slope : ex2_flush rcp_fast
 // The derivative of x (1 + erf(x / sqrt(2))) / 2. With a = |x|, it is r or 1 - r by the sign, where
-// r = exp(-a^2 / 2) (E(a) - a / sqrt(2 pi)), and E(a) = exp(a^2 / 2) erfc(a / sqrt(2)) / 2 a polynomial in 1 / (1 + p a).
-// Error below 2^-22, and relative to the two terms of r below 2^-21 for a < 3, and by exp(-a^2 / 2) below 2^-17 beyond.
+// r = exp(-a^2 / 2) (E(a) - a / sqrt(2 pi)), and E(a) = exp(a^2 / 2) erfc(a / sqrt(2)) / 2 a polynomial in
+// 1 / (1 + 0.255 a), fitted on [0, 10]. Error about 2^-22; relative to the two terms of r about 2^-21 for a < 3, and
+// 2^-17 at 13, by the exponential, which is flushed from there on.
 __device__ inline float gelu_slope(float x) {
   const float a = fabsf(x);
   const float t = rcp_fast(fmaf(0.255f, a, 1.0f));
@@ -131,8 +132,9 @@ __device__ inline float gelu_slope(float x) {
   q = fmaf(q, t, 0.050253466f);
   q = fmaf(q, t, 0.109459f);
   q = fmaf(q, t, 0.10117939f);
-  const float r = ex2_flush(x * x * -0.72134752f) * fmaf(q, t, a * -0.3989423f);
-  return x < 0.0f ? r : 1.0f - r;
+  const float terms = fmaf(q, t, a * -0.3989423f);
+  const float power = ex2_flush(x * x * -0.72134752f);
+  return x < 0.0f ? power * terms : fmaf(-power, terms, 1.0f);
 }
 //@ exp_flush : ex2_flush
 __device__ inline float exp_flush(float x) { return ex2_flush(x * 1.4426950408889634f); }

@@ -426,7 +426,9 @@ fn largest_step(name: &str, dtype: DType, operands: &BTreeMap<String, Value>) ->
     let least = if dtype == DType::F64 { f64::MIN_POSITIVE } else { f32::MIN_POSITIVE.into() };
     let step = match name {
         "lerp" => a.abs().max(b.abs()).max(((b - a) * c).abs()).max(((b - a) * (1.0 - c)).abs()),
-        "gelu_slope" => 0.5,
+        // The larger of its two terms, about.
+        "gelu_slope" if a > 0.0 => 1.0,
+        "gelu_slope" => (-a * a / 2.0).exp() * (-0.4 * a).max(0.5 / (1.0 - a)),
         _ if name.starts_with("silu") => a.abs() * least,
         _ => 0.0,
     };
@@ -446,9 +448,8 @@ fn allowed(name: &str) -> f64 {
         // A product and a sum may be fused.
         "lerp" => 1.0,
         // Against the same algorithm: what the hardware's power and reciprocal may differ by.
-        "exp_flush" | "exp_fast" | "exp_below" | "erf_fast" | "erf_plus_one" | "erf_plus_one_short" | "gelu_slope" => {
-            3.0
-        }
+        "exp_flush" | "exp_fast" | "exp_below" | "erf_fast" | "erf_plus_one" | "erf_plus_one_short" => 3.0,
+        "gelu_slope" => 8.0,
         "sigmoid_flush" | "sigmoid_fast" | "silu_flush" | "silu_fast" => 5.0,
         "remainder" | "nextafter" => 2.0,
         _ => 0.0,
