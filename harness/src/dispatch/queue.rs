@@ -128,22 +128,20 @@ impl Queue {
         job.avoid.is_some_and(|avoid| device(avoid) == device(slot) && others(&|other| device(other) != device(avoid)))
     }
 
-    /// Whether the slot should take the job only when no other is left: half of several slots on GPUs take long ones,
-    /// the longest first, while others take the rest.
-    fn is_last_choice(&self, state: &QueueState, slot: usize, job: &Job) -> bool {
+    /// Whether the slot should take long jobs only when no other is left: half of several slots on GPUs take those, the
+    /// longest first, while others take the rest.
+    fn leaves_long(&self, state: &QueueState, slot: usize) -> bool {
         let on_gpus = !self.policy.slots.is_empty() && self.policy.slots.iter().all(|spec| spec.gpu.is_some());
-        if !on_gpus || !job.is_long() {
-            return false;
-        }
         let live = |slots: &[bool]| slots.iter().filter(|live| **live).count();
         let before = live(&state.live[..slot.min(state.live.len())]);
-        before >= (live(&state.live) / 2).max(1)
+        on_gpus && before >= (live(&state.live) / 2).max(1)
     }
 
     /// The place of the first waiting job for the slot that `suits`.
     fn first(&self, state: &QueueState, slot: usize, suits: impl Fn(&Job) -> bool) -> Option<usize> {
         let suits = |job: &Job| suits(job) && !self.unsuited(state, slot, job);
-        let choice = state.waiting.iter().position(|job| suits(job) && !self.is_last_choice(state, slot, job));
+        let leaves_long = self.leaves_long(state, slot);
+        let choice = state.waiting.iter().position(|job| suits(job) && !(leaves_long && job.is_long()));
         choice.or_else(|| state.waiting.iter().position(suits))
     }
 

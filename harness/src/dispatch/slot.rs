@@ -116,11 +116,13 @@ impl Hand {
 fn pick(ahead: &VecDeque<Job>, unprepared: Option<&Unprepared>, short_in_a_row: u32) -> usize {
     let begun = ahead.len().saturating_sub(unprepared.map_or(ahead.len(), |unprepared| unprepared.waiting));
     let is_under_way = |job: &Job| unprepared.is_some_and(|unprepared| unprepared.under_way.contains(&job.case.id));
-    let prepared = || ahead.iter().take(begun).enumerate().filter(|(_, job)| !is_under_way(job));
+    let prepared =
+        |wanted: &dyn Fn(&Job) -> bool| ahead.iter().take(begun).position(|job| wanted(job) && !is_under_way(job));
     let wants_long = short_in_a_row >= MOST_SHORT;
-    let failed = prepared().find(|(_, job)| job.failed_before);
-    let wanted = failed.or_else(|| prepared().find(|(_, job)| job.is_long() == wants_long));
-    wanted.or_else(|| prepared().next()).map_or(0, |(at, _)| at)
+    prepared(&|job| job.failed_before)
+        .or_else(|| prepared(&|job| job.is_long() == wants_long))
+        .or_else(|| prepared(&|_| true))
+        .unwrap_or(0)
 }
 
 /// Why no later case may use a worker.

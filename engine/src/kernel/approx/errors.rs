@@ -8,6 +8,7 @@
 
 use super::ApproxChoice;
 use super::fact::Fact;
+use super::reads::first_reads;
 use crate::kernel::ir::{Access, Block, BufId, Expr, ExprId, Kernel, ParamKind, Space, Stmt, StmtKind, VarId};
 use crate::num::{DType, Value};
 use crate::util::SecondaryMap;
@@ -52,36 +53,8 @@ impl<'a> Flow<'a> {
                 _ => {}
             }
         }
-        let mut flow = Self { kernel, outputs, inputs, same: SecondaryMap::new() };
-        flow.find_same(&kernel.body);
-        flow
-    }
-
-    /// Finds loads of one element with nothing but loads between them, from memory that
-    /// is not meant to change between two loads in a row.
-    fn find_same(&mut self, block: &Block) {
-        let mut loads: Vec<(Access, VarId)> = Vec::new();
-        for stmt in block {
-            match &stmt.kind {
-                StmtKind::Load { var, from, .. } => {
-                    let own = self.kernel.buffers[from.buffer].space == Space::Local || self.inputs[from.buffer];
-                    match loads.iter().find(|(access, _)| access == from) {
-                        Some((_, first)) if own => self.same.set(*var, Some(*first)),
-                        _ => loads.push((*from, *var)),
-                    }
-                }
-                StmtKind::For { body, .. } => {
-                    loads.clear();
-                    self.find_same(body);
-                }
-                StmtKind::If { then, otherwise, .. } => {
-                    loads.clear();
-                    self.find_same(then);
-                    self.find_same(otherwise);
-                }
-                _ => loads.clear(),
-            }
-        }
+        let same = first_reads(kernel, &|buffer| inputs[buffer]);
+        Self { kernel, outputs, inputs, same }
     }
 
     /// Whether two expressions are one value.

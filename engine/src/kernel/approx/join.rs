@@ -4,14 +4,13 @@
 //! Only what nothing else uses is replaced: else it would be computed beside its replacement. The slope's terms are below
 //! 2^-122 where its exponential is flushed to zero.
 
+use super::reads::first_reads;
 use super::{Uses, rewrite};
 use crate::kernel::exprs::ExprArena;
-use crate::kernel::ir::{Block, BufId, Expr, ExprId, Kernel, Space, StmtKind, VarId};
-use crate::kernel::visit::{for_each_stmt, statement_exprs};
+use crate::kernel::ir::{Block, Expr, ExprId, Kernel, StmtKind, VarId};
+use crate::kernel::visit::statement_exprs;
 use crate::num::{ApproxOp, BinaryOp, DType, UnaryOp, Value};
 use crate::util::SecondaryMap;
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
 /// Constants that `f32` rounds are those of the slope where they are this close.
@@ -34,7 +33,7 @@ pub(super) fn join(kernel: &mut Kernel) {
     let joined = parts.joined(|id| parts.erf_plus_one(id).map(|z| Expr::Approx(ApproxOp::ErfPlusOne, z)));
     replace(kernel, &joined);
     if exp {
-        let parts = Parts { kernel, uses: Uses::new(kernel), first: first_reads(kernel) };
+        let parts = Parts { kernel, uses: Uses::new(kernel), first: repeated_reads(kernel) };
         let joined = parts.joined(|id| parts.gelu_slope(id).map(|x| Expr::Approx(ApproxOp::GeluSlope, x)));
         replace(kernel, &joined);
     }
@@ -47,11 +46,9 @@ fn replace(kernel: &mut Kernel, joined: &[(ExprId, Expr)]) {
     }
     let mut with = SecondaryMap::<ExprId, Option<Expr>>::new();
     joined.iter().for_each(|&(sum, expr)| with.set(sum, Some(expr)));
-    let before = Used::of(kernel);
     rewrite(kernel, |_, id| with[id]);
-    let mut used = Used::default();
     let mut body = std::mem::take(&mut kernel.body);
-    used.sweep(&kernel.exprs, &mut body, &before);
+    Used::default().sweep(&kernel.exprs, &mut body);
     kernel.body = body;
 }
 
@@ -63,13 +60,8 @@ struct Used {
 }
 
 impl Used {
-    fn of(kernel: &Kernel) -> Self {
-        let mut used = Self::default();
-        for_each_stmt(&kernel.body, &mut |stmt| used.statement(&kernel.exprs, &stmt.kind));
-        used
-    }
-
-    fn statement(&mut self, exprs: &ExprArena, kind: &StmtKind) {
+    /// Adds what a statement needs.
+    fn add(&mut self, exprs: &ExprArena, kind: &StmtKind) {
         let mut left = Vec::new();
         statement_exprs(kind, &mut |expr| left.push(expr));
         while let Some(id) = left.pop() {
@@ -82,23 +74,21 @@ impl Used {
         }
     }
 
-    /// Removes from a block the definitions that nothing behind them uses any more, the last ones first, so that what
+    /// Removes from a block the definitions that nothing behind them uses, the last ones first, so that what
     /// only they use goes too. Behind the block is what `self` has.
-    fn sweep(&mut self, exprs: &ExprArena, block: &mut Block, before: &Self) {
+    fn sweep(&mut self, exprs: &ExprArena, block: &mut Block) {
         let mut kept: Vec<_> = Vec::with_capacity(block.len());
         for mut stmt in std::mem::take(block).into_iter().rev() {
             match &mut stmt.kind {
-                StmtKind::Let { var, .. } | StmtKind::Load { var, .. } if before.vars[*var] && !self.vars[*var] => {
-                    continue;
-                }
-                StmtKind::For { body, .. } => self.sweep(exprs, body, before),
+                StmtKind::Let { var, .. } | StmtKind::Load { var, .. } if !self.vars[*var] => continue,
+                StmtKind::For { body, .. } => self.sweep(exprs, body),
                 StmtKind::If { then, otherwise, .. } => {
-                    self.sweep(exprs, then, before);
-                    self.sweep(exprs, otherwise, before);
+                    self.sweep(exprs, then);
+                    self.sweep(exprs, otherwise);
                 }
                 _ => {}
             }
-            self.statement(exprs, &stmt.kind);
+            self.add(exprs, &stmt.kind);
             kept.push(stmt);
         }
         kept.reverse();
@@ -106,55 +96,19 @@ impl Used {
     }
 }
 
-/// For each variable that is read from a thread's own memory again, unchanged since, the one that was read there first:
-/// both as expressions.
-fn first_reads(kernel: &Kernel) -> SecondaryMap<ExprId, Option<ExprId>> {
-    let mut again = Vec::new();
-    add_repeated_reads(kernel, &kernel.body, &mut again);
-    let mut of_var = SecondaryMap::<VarId, Option<ExprId>>::new();
-    for (id, node) in kernel.exprs.iter() {
-        if let Expr::Var(var) = node.expr {
-            of_var.set(var, Some(id));
-        }
-    }
-    let mut first = SecondaryMap::new();
-    for (later, earlier) in again {
-        if let (Some(later), Some(earlier)) = (of_var[later], of_var[earlier]) {
-            first.set(later, Some(earlier));
-        }
-    }
-    first
-}
-
-/// Adds the variables of a block that are read again, each with the first. A write ends what is known of its buffer,
-/// an inner block all.
-fn add_repeated_reads(kernel: &Kernel, block: &Block, again: &mut Vec<(VarId, VarId)>) {
-    let mut known: BTreeMap<BufId, BTreeMap<ExprId, VarId>> = BTreeMap::new();
-    for stmt in block {
-        match &stmt.kind {
-            StmtKind::Load { var, from, .. } if kernel.buffers[from.buffer].space == Space::Local => {
-                match known.entry(from.buffer).or_default().entry(from.index) {
-                    Entry::Occupied(first) => again.push((*var, *first.get())),
-                    Entry::Vacant(place) => {
-                        place.insert(*var);
-                    }
-                }
-            }
-            StmtKind::Store { to, .. } | StmtKind::Move { to, .. } => {
-                known.remove(&to.buffer);
-            }
-            StmtKind::For { body, .. } => {
-                known.clear();
-                add_repeated_reads(kernel, body, again);
-            }
-            StmtKind::If { then, otherwise, .. } => {
-                known.clear();
-                add_repeated_reads(kernel, then, again);
-                add_repeated_reads(kernel, otherwise, again);
-            }
-            _ => {}
-        }
-    }
+/// The variables that are read again from a thread's own memory, each with the first: both as expressions.
+fn repeated_reads(kernel: &Kernel) -> SecondaryMap<ExprId, Option<ExprId>> {
+    let first = first_reads(kernel, &|_| false);
+    let (mut of_var, mut repeated) = (SecondaryMap::<VarId, Option<ExprId>>::new(), SecondaryMap::new());
+    let vars = || {
+        kernel.exprs.iter().filter_map(|(id, node)| match node.expr {
+            Expr::Var(var) => Some((id, var)),
+            _ => None,
+        })
+    };
+    vars().for_each(|(id, var)| of_var.set(var, Some(id)));
+    vars().for_each(|(id, var)| repeated.set(id, first[var].and_then(|first| of_var[first])));
+    repeated
 }
 
 /// A product as its factors that are no constants, and the product of those that are.

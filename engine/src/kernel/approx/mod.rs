@@ -20,6 +20,7 @@ mod compare;
 mod errors;
 mod fact;
 mod join;
+mod reads;
 #[cfg(test)]
 mod tests;
 

@@ -3,6 +3,7 @@
 //! breaks the context of its process alone.
 
 use crate::backend::cuda::nvrtc::{Nvrtc, NvrtcOptions};
+use crate::backend::cuda::staging::PART;
 use crate::backend::cuda::{
     CallMemory, CudaSource, Device, GuardedBuffer, LaunchArgs, LoadedKernel, Stream, Timer, TimingOptions, check_zones,
     emit, samples,
@@ -660,7 +661,6 @@ fn large_copies_bring_all_bytes() {
         device.download_from(buffer.address(), &mut found, stream).unwrap();
         assert!(found == given, "{} bytes", given.len());
     };
-    const PART: usize = 8 << 20;
     for len in [(1 << 20) - 1, 1 << 20, PART, PART + 1, 2 * PART, 3 * PART + 7] {
         there_and_back(&bytes(len, 1), device.stream());
     }
