@@ -55,9 +55,9 @@ pub(crate) fn rows<T: Send>(elements: &mut [T], size: usize, task: &(dyn Fn(usiz
     });
 }
 
-/// Elements that are made in a cache before they are written to memory. Few: they lie on a stack, and a thread that waits
-/// takes on other work, which may be another block.
-const BLOCK: usize = 512;
+/// Elements that are made in a cache before they are written to memory. Few: they lie on a stack, and where the loop over
+/// blocks is inlined into what divides the work, a thread that waits takes on another part below them.
+const BLOCK: usize = 256;
 
 /// `len` elements: `fill(start, out)` writes those from `start` on; what it leaves is default.
 pub(crate) fn filled<T: Copy + Default + Send + Sync>(len: usize, fill: &(dyn Fn(usize, &mut [T]) + Sync)) -> Vec<T> {

@@ -171,19 +171,15 @@ pub(super) fn machine_memory() -> Option<u64> {
     Some(total.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
-/// Of the host's cores a worker on a GPU has so many shares. It works on all its threads for part of the time only, and
-/// waits for a bus or the GPU, or goes on with one thread, for the rest: others use them then.
-const GPU_SHARES: usize = 2;
-
-/// Workers share the host's cores and memory, for inputs, reference and comparison. Each has `shares` of its shares of the
-/// cores.
+/// Workers share the host's cores and memory, for inputs, reference and comparison, in equal parts: more threads than
+/// cores wait for each other.
 ///
 /// Tensors of the host come and go with each case. What a worker gave back it keeps for the
 /// next one, up to its share of a quarter of the memory: to make and clear pages anew costs more
 /// than most of what is computed in them. The allocator takes all from its heap then, in large
 /// pages where the system has some; where it is another one than glibc's, the variable says nothing.
-fn host_env(jobs: usize, shares: usize) -> Vec<(String, String)> {
-    let threads = (shares * cores() / jobs).clamp(1, cores());
+fn host_env(jobs: usize) -> Vec<(String, String)> {
+    let threads = (cores() / jobs).max(1);
     let kept = machine_memory().unwrap_or(4 << 30) / (4 * jobs.max(1) as u64);
     let malloc = [("mmap_max", 0), ("trim_threshold", kept), ("hugetlb", 1)];
     let malloc: Vec<String> = malloc.iter().map(|(name, value)| format!("glibc.malloc.{name}={value}")).collect();
@@ -209,7 +205,7 @@ fn reference(options: &DeviceOptions) -> Devices {
     let jobs = options.jobs.unwrap_or_else(|| cores().min(MAX_DEFAULT_SIM));
     let slots = labels(&numbered("ref", jobs), jobs).into_iter();
     let slots =
-        slots.map(|(_, label)| SlotSpec { device: DeviceSpec::Reference, label, env: host_env(jobs, 1), gpu: None });
+        slots.map(|(_, label)| SlotSpec { device: DeviceSpec::Reference, label, env: host_env(jobs), gpu: None });
     let slots = slots.collect();
     Devices {
         target: Target::Sim,
@@ -231,7 +227,7 @@ fn simulated(options: &DeviceOptions, count: usize, mut notes: Vec<String>, nvid
     let threads = (cores() / jobs).max(1) as u32;
     let slots = labels(&numbered("sim", count), jobs).into_iter();
     let slots = slots.map(|(ordinal, label)| {
-        let env = host_env(jobs, 1);
+        let env = host_env(jobs);
         SlotSpec { device: DeviceSpec::Sim { ordinal, threads }, label, env, gpu: None }
     });
     let slots: Vec<SlotSpec> = slots.collect();
@@ -275,7 +271,7 @@ fn gpus(options: &DeviceOptions, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &Wa
     let names: Vec<String> = taken.iter().map(|choice| format!("gpu{}", choice.gpu.index)).collect();
     let slots = labels(&names, jobs).into_iter().map(|(i, label)| {
         let gpu = &taken[i].gpu;
-        let mut env = host_env(jobs, GPU_SHARES);
+        let mut env = host_env(jobs);
         env.push(("CUDA_VISIBLE_DEVICES".into(), gpu.uuid.clone()));
         SlotSpec { device: nvml.worker_device(&gpu.uuid, threads), label, env, gpu: Some(gpu.clone()) }
     });

@@ -30,7 +30,7 @@ pub(crate) struct Job {
 }
 
 /// A case that is expected to take so long on a GPU is one whose inputs, reference and comparison use all threads of a
-/// worker, which has twice its share of the cores: on half of the GPUs such cases fill the host.
+/// worker and the memory of the host: others go well beside it, not more of its kind.
 pub(super) const LONG_NS: u64 = 30_000_000;
 
 impl Job {

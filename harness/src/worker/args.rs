@@ -141,20 +141,21 @@ fn meta(name: &str, dtype: DType, spec: &TensorSpec) -> Result<TensorMeta> {
     Ok(TensorMeta { dtype, sizes: spec.sizes.clone(), strides })
 }
 
-/// Bytes that one thread sets at a time.
-const PAGE: usize = 4096;
+/// Bytes that are set at a time. Few: rayon holds one by value wherever it divides the work, and a thread that waits takes
+/// on other parts of it, on the same stack.
+const WORD: usize = 64;
 
 /// So many equal bytes, set by all threads where they are many; refused where there is no memory for them.
 fn bytes_of(name: &str, count: usize, byte: u8) -> Result<Vec<u8>> {
-    let mut pages: Vec<[u8; PAGE]> = Vec::new();
-    pages.try_reserve_exact(count.div_ceil(PAGE)).map_err(|_| {
+    let mut words: Vec<[u8; WORD]> = Vec::new();
+    words.try_reserve_exact(count.div_ceil(WORD)).map_err(|_| {
         let message = format!("input `%{name}` needs {count} bytes of host memory, which are not there");
         Diagnostic::user(code::TENSOR_TOO_LARGE, message)
     })?;
     if count > CHUNK {
-        rayon::iter::repeat_n([byte; PAGE], count / PAGE).with_min_len(CHUNK / PAGE).collect_into_vec(&mut pages);
+        rayon::iter::repeat_n([byte; WORD], count / WORD).with_min_len(CHUNK / WORD).collect_into_vec(&mut words);
     }
-    let mut data = pages.into_flattened();
+    let mut data = words.into_flattened();
     data.resize(count, byte);
     Ok(data)
 }
