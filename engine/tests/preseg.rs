@@ -123,6 +123,15 @@ impl Chain {
         self.call("cat", |args| args.with("tensors", ops::OpArg::Values(parts)).with("dim", dim))
     }
 
+    /// Sums or extremes up to each element, in the type in which such are combined.
+    fn scanned(&mut self, x: TensorId, dim: i64) -> Option<Operand> {
+        let dtype = self.builder.dtype(Operand::Tensor(x));
+        let wide = self.builder.cast(x, dtype.compute()).ok()?;
+        let name = self.draw.choose(&["cumsum", "cummax"]);
+        let scanned = self.call(name, |args| args.value("x", wide).with("dim", ops::OpArg::Int(dim)))?;
+        self.builder.cast(scanned, dtype).ok()
+    }
+
     /// Elements of what is computed of a tensor at the first and the second position of an axis.
     fn looked_up(&mut self, x: TensorId, dim: i64) -> Option<Operand> {
         let table = self.builder.neg(x).ok()?;
@@ -187,7 +196,7 @@ impl Chain {
                     self.builder.sub(a.ok()?, b.ok()?).ok()
                 }
                 1 => self.builder.sum(x, &[dim], true).ok(),
-                2 => self.call("cumsum", |args| args.value("x", x).with("dim", ops::OpArg::Int(dim))),
+                2 => self.scanned(x, dim),
                 _ => self.builder.neg(x).ok(),
             },
             12 => self.cut_and_joined(x, dim),

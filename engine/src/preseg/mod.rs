@@ -33,6 +33,7 @@ mod make;
 mod moves;
 mod products;
 mod repeats;
+mod scans;
 mod seen;
 mod slices;
 mod steps;

@@ -6,7 +6,7 @@
 
 use super::seen::SeenSizes;
 use super::whole::{Changes, Whole};
-use super::{casts, cats, empty, lookups, moves, products, repeats, slices, thin, twins};
+use super::{casts, cats, empty, lookups, moves, products, repeats, scans, slices, thin, twins};
 use crate::compile::BoundFusion;
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{self, Bindings, Fusion, Rewritten, UserIds};
@@ -50,6 +50,7 @@ passes! {
     thin: "A reduction over axes of size 1 drops them.";
     moves: "Chains of moved axes are as short as they can be.";
     casts: "Conversions through a wider type go.";
+    scans: "A scan between conversions is one of what is converted.";
     twins: "What costs something is computed once.";
 }
 

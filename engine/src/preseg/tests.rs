@@ -293,6 +293,27 @@ fn reductions_over_one_element_drop_axes() {
 }
 
 #[test]
+fn scans_between_conversions_are_of_the_narrow_type() {
+    check(
+        &["scans"],
+        "%x: bf16[?, ?], %y: f16[?]",
+        &[&[3, 40], &[9]],
+        "%a = cast %x f32\n%b = cumsum %a dim(1)\n%c = cast %b bf16\n%d = cast %y f32\n%e = cummax %d dim(0)\n\
+         %f = cast %e f16\nreturn %c, %f, %a",
+        "%a = cast %x f32\n%c = cumsum %x dim(1)\n%f = cummax %y dim(0)\nreturn %c, %f, %a",
+    );
+    // What is kept is another type, or the sums are needed as they are, or they are of what is computed.
+    for kept in [
+        "%a = cast %x f32\n%b = cumsum %a dim(1)\n%c = cast %b f16\nreturn %c",
+        "%a = cast %x f32\n%b = cumsum %a dim(1)\n%c = cast %b bf16\nreturn %b, %c",
+        "%a = cast %x f64\n%b = cumsum %a dim(1)\n%c = cast %b bf16\nreturn %c",
+        "%a = cast %x f32\n%d = neg %a\n%b = cumsum %d dim(1)\n%c = cast %b bf16\nreturn %c",
+    ] {
+        check(&["scans"], "%x: bf16[?, ?]", &[&[3, 4]], kept, kept);
+    }
+}
+
+#[test]
 fn chains_of_moved_axes_are_short() {
     check(
         &["moves"],

@@ -8,6 +8,7 @@ use super::extents;
 use super::movement::{Form, Movement};
 use super::py_form::{PyForm, PyResult};
 use super::row::{OpParam, OpParamKind, OpRow, Primitive, ResultLayout, opt, req};
+use crate::array::parallel::CHUNK;
 use crate::array::{View, parallel};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::builder::normal_axis;
@@ -111,8 +112,9 @@ fn scan_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let (dtype, sizes) = (x.dtype, lines.sizes().to_vec());
     let length = sizes.last().copied().unwrap_or(1).max(1);
     let scanned = if dtype.is_float() {
-        // Combined in f64, each prefix rounded once, also of 16 bits: PyTorch's kernels round those at each step, and so
-        // by the order in which they combine. Types of 8 bits and fewer are rounded as there: they hold no sum.
+        // Combined in f64, and each prefix rounded to the type that is computed in, and from there, also of 16 bits:
+        // PyTorch's kernels round those at each step, and so by the order in which they combine. Types of 8 bits and fewer
+        // are rounded as there: they hold no sum.
         let mut values = lines.to_f64();
         let rounded = |v: f64| match dtype.bits() {
             0..=8 => eval::cast(DType::F64, dtype, Value::Float(v)).as_f64(),
@@ -126,6 +128,11 @@ fn scan_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
             ReduceOp::MaxSumExp => return Err(no_scan(op)),
         };
         parallel::rows(&mut values, length, &|_, line| prefixes(line, |a, b| rounded(combine(a, b))));
+        if dtype.is_reduced_float() {
+            parallel::chunks(&mut values, CHUNK, &|_, values| {
+                values.iter_mut().for_each(|value| *value = f64::from(*value as f32));
+            });
+        }
         View::from_f64(dtype, sizes, &values)
     } else {
         let mut values = lines.values();

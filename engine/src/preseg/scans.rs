@@ -1,0 +1,32 @@
+//! A scan of numbers that were of 16 bits, of which only such are kept: the scan of those, which combines in the wider
+//! type anyway. So its kernel reads and writes them, where two kernels more would convert.
+
+use super::make::call;
+use super::whole::{Change, Changes, Whole, operand};
+use crate::fusion::ops::{Form, OpArg};
+use crate::fusion::{Op, OpKind, TensorId};
+
+pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
+    whole.each(rule)
+}
+
+fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
+    let (OpKind::Cast(to), Some(scanned)) = (&op.kind, operand(op)) else { return None };
+    let dtype = |tensor: TensorId| whole.fusion.tensors[tensor].dtype;
+    // Numbers of 8 bits are rounded at each step.
+    if !to.is_float() || to.bits() != 16 || dtype(scanned) != to.compute() || !whole.is_read_once(scanned) {
+        return None;
+    }
+    let scan = whole.maker(scanned)?;
+    let OpKind::Call(made) = &scan.kind else { return None };
+    if !matches!(made.movement().form, Some(Form::Scan(_))) {
+        return None;
+    }
+    let widened = whole.maker(operand(scan)?).filter(|op| matches!(op.kind, OpKind::Cast(_)))?;
+    let narrow = operand(widened).filter(|tensor| dtype(*tensor) == *to)?;
+    let (name, dim) = (made.row.name, made.axis("dim") as i64);
+    Some(Box::new(move |r| {
+        let narrow = r.tensor(narrow)?;
+        call(&mut r.builder, name, |args| args.value("x", narrow).with("dim", OpArg::Int(dim)))
+    }))
+}
