@@ -50,6 +50,8 @@ pub enum ApproxOp {
     ErfPlusOne,
     /// The same to the digits of 16-bit floats.
     ErfPlusOneShort,
+    /// `tanh(x) + 1` without the cancellation of the sum, as twice the sigmoid of `2 x`; subnormal results are 0.
+    TanhPlusOne,
     /// The derivative of GELU, `(erf(x / sqrt(2)) + 1) / 2 + x exp(-x^2 / 2) / sqrt(2 pi)`.
     GeluSlope,
 }
@@ -67,6 +69,7 @@ impl ApproxOp {
         Self::Erf,
         Self::ErfPlusOne,
         Self::ErfPlusOneShort,
+        Self::TanhPlusOne,
         Self::GeluSlope,
     ];
 
@@ -83,6 +86,7 @@ impl ApproxOp {
             Self::Erf => "erf.fast",
             Self::ErfPlusOne => "erf.plus_one",
             Self::ErfPlusOneShort => "erf.plus_one_short",
+            Self::TanhPlusOne => "tanh.plus_one",
             Self::GeluSlope => "gelu.slope",
         }
     }
@@ -109,7 +113,8 @@ impl ApproxOp {
     /// least normal number; times `x`, at most 88 of it, since from there on the
     /// product falls. Those of `erf` are as good as the operations that they
     /// stand for, at most two units in the last place each: of the sum, the
-    /// larger operand's; the short form has an error of its own besides. The slope of GELU has that of its sum, whose
+    /// larger operand's; the short form has an error of its own besides. That of `tanh` is within four, those
+    /// of the power, the sum below the quotient, and the quotient. The slope of GELU has that of its sum, whose
     /// terms are below 1; where both are small, it is small against them, as in the sum: 2^-21, and what the
     /// exponential adds, which is flushed where it is subnormal.
     ///
@@ -124,6 +129,7 @@ impl ApproxOp {
             Self::ExpFast | Self::SigmoidFast | Self::SiluFast => (2f64.powi(-16), 0.0),
             Self::Erf => (2f64.powi(-21), 0.0),
             Self::ErfPlusOne | Self::GeluSlope => (0.0, 2f64.powi(-22)),
+            Self::TanhPlusOne => (0.0, 2f64.powi(-21)),
             Self::ErfPlusOneShort => (2f64.powf(-14.5), 2f64.powi(-22)),
         };
         ErrorModel { rel, abs }
@@ -141,6 +147,7 @@ impl ApproxOp {
             Self::Erf => |x| erf(x as f32).into(),
             Self::ErfPlusOne => |x| erf_plus_one(x as f32, &ERFC).into(),
             Self::ErfPlusOneShort => |x| erf_plus_one(x as f32, &ERFC_SHORT).into(),
+            Self::TanhPlusOne => |x| (2.0 * reciprocal(1.0 + flushed(ex2(-2.0 * LOG2_E * x as f32)))).into(),
             Self::GeluSlope => |x| gelu_slope(x as f32).into(),
         }
     }
@@ -274,6 +281,7 @@ mod tests {
         check_model(ApproxOp::Erf, libm::erf, 6.0);
         check_model(ApproxOp::ErfPlusOne, |x| libm::erfc(-x), 6.0);
         check_model(ApproxOp::ErfPlusOneShort, |x| libm::erfc(-x), 6.0);
+        check_model(ApproxOp::TanhPlusOne, |x| 2.0 / (1.0 + (-2.0 * x).exp()), 60.0);
     }
 
     /// Its two terms, which cancel where it is small.
@@ -318,6 +326,10 @@ mod tests {
         for op in [ApproxOp::ErfPlusOne, ApproxOp::ErfPlusOneShort] {
             assert_eq!([-infinity, -5.0, 0.0, 5.0, infinity].map(op.eval()), [0.0, 0.0, 1.0, 2.0, 2.0], "{op}");
         }
+        assert_eq!(
+            [-infinity, -60.0, 0.0, 20.0, infinity].map(ApproxOp::TanhPlusOne.eval()),
+            [0.0, 0.0, 1.0, 2.0, 2.0]
+        );
         assert_eq!([-infinity, infinity].map(ApproxOp::Erf.eval()), [-1.0, 1.0]);
         assert!(ApproxOp::Erf.eval()(-0.0).is_sign_negative());
     }

@@ -119,6 +119,7 @@ impl Exprs<'_> {
                     ApproxOp::Erf => "erf_fast",
                     ApproxOp::ErfPlusOne => "erf_plus_1",
                     ApproxOp::ErfPlusOneShort => "erf_plus_1_short",
+                    ApproxOp::TanhPlusOne => "tanh_plus_1",
                     ApproxOp::GeluSlope => "gelu_slope",
                 };
                 PrintedExpr::call(self.lib(section), &[&a])

@@ -119,7 +119,7 @@ impl Fact {
             ApproxOp::ExpBelow => return Self::between(0.0, 1.0),
             // As good as what they replace.
             ApproxOp::Erf => return Self::between(-1.0, 1.0),
-            ApproxOp::ErfPlusOne => return Self::between(0.0, 2.0),
+            ApproxOp::ErfPlusOne | ApproxOp::TanhPlusOne => return Self::between(0.0, 2.0),
             // From -0.12890... to what that lacks to 1.
             ApproxOp::GeluSlope => return Self::between(-0.13, 1.13),
             // Besides, as good as what it replaces.

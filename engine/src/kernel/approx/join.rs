@@ -1,5 +1,6 @@
 //! Several operations that one approximation stands for: `erf(z) + 1`, and the slope of GELU,
-//! `(erf(x / sqrt(2)) + 1) / 2 + x exp(-x^2 / 2) / sqrt(2 pi)`, which is that and an exponential of the same number.
+//! `(erf(x / sqrt(2)) + 1) / 2 + x exp(-x^2 / 2) / sqrt(2 pi)`, which is that and an exponential of the same number; and
+//! `tanh(z) + 1`, of which `1 - tanh(z)^2` is the product with what it lacks to 2.
 //!
 //! Only what nothing else uses is replaced: else it would be computed beside its replacement. The slope's terms are below
 //! 2^-122 where its exponential is flushed to zero.
@@ -25,10 +26,14 @@ pub(super) fn join(kernel: &mut Kernel) {
             .iter()
             .any(|(id, node)| uses.count[id] > 0 && matches!(node.expr, Expr::Unary(other, _) if other == op))
     };
-    let (erf, exp) = (is(UnaryOp::Erf), is(UnaryOp::Exp));
+    let (erf, exp, tanh) = (is(UnaryOp::Erf), is(UnaryOp::Exp), is(UnaryOp::Tanh));
+    if tanh {
+        join_tanh(kernel, uses);
+    }
     if !erf {
         return;
     }
+    let uses = Uses::new(kernel);
     let parts = Parts { kernel, uses, first: SecondaryMap::new() };
     let joined = parts.joined(|id| parts.erf_plus_one(id).map(|z| Expr::Approx(ApproxOp::ErfPlusOne, z)));
     replace(kernel, &joined);
@@ -37,6 +42,36 @@ pub(super) fn join(kernel: &mut Kernel) {
         let joined = parts.joined(|id| parts.gelu_slope(id).map(|x| Expr::Approx(ApproxOp::GeluSlope, x)));
         replace(kernel, &joined);
     }
+}
+
+/// Makes `tanh(z) + 1` of each `tanh(z)` that is used so and in `1 - tanh(z)^2` alone.
+fn join_tanh(kernel: &mut Kernel, uses: Uses) {
+    let parts = Parts { kernel, uses, first: SecondaryMap::new() };
+    let found: Vec<Tanh> = kernel.exprs.iter().filter_map(|(id, _)| parts.tanh(id)).collect();
+    let mut joined = Vec::new();
+    for Tanh { id, of, shown, sums, slopes } in found {
+        joined.push((id, Expr::Approx(ApproxOp::TanhPlusOne, of)));
+        let sum = if shown == id { Expr::Approx(ApproxOp::TanhPlusOne, of) } else { kernel.exprs[shown].expr };
+        joined.extend(sums.into_iter().map(|own| (own, sum)));
+        if !slopes.is_empty() {
+            let two = kernel.exprs.intern(Expr::Const(Value::Float(2.0)), DType::F32);
+            let lacks = kernel.exprs.intern(Expr::Binary(BinaryOp::Sub, two, shown), DType::F32);
+            joined.extend(slopes.into_iter().map(|own| (own, Expr::Binary(BinaryOp::Mul, shown, lacks))));
+        }
+    }
+    replace(kernel, &joined);
+}
+
+/// A hyperbolic tangent, by what it is used for.
+struct Tanh {
+    id: ExprId,
+    of: ExprId,
+    /// The variable that names it, or itself.
+    shown: ExprId,
+    /// The sums with 1.
+    sums: Vec<ExprId>,
+    /// What its square lacks to 1.
+    slopes: Vec<ExprId>,
 }
 
 /// Replaces sums, and removes the definitions that nothing uses then.
@@ -148,8 +183,7 @@ impl Parts<'_> {
     /// The `z` of `erf(z) + 1`.
     fn erf_plus_one(&self, sum: ExprId) -> Option<ExprId> {
         let Expr::Binary(_, a, b) = self.kernel.exprs[sum].expr else { return None };
-        let is_one = |id: ExprId| constant(self.kernel, id) == Some(1.0);
-        let erf = match (is_one(a), is_one(b)) {
+        let erf = match (self.is_one(a), self.is_one(b)) {
             (_, true) => a,
             (true, _) => b,
             _ => return None,
@@ -158,6 +192,42 @@ impl Parts<'_> {
             Expr::Unary(UnaryOp::Erf, z) => Some(z),
             _ => None,
         }
+    }
+
+    /// A hyperbolic tangent that is used for nothing but sums with 1 and what its square lacks to 1; several times only under
+    /// a name.
+    fn tanh(&self, id: ExprId) -> Option<Tanh> {
+        let exprs = &self.kernel.exprs;
+        let Expr::Unary(UnaryOp::Tanh, of) = exprs[id].expr else { return None };
+        if exprs[id].dtype != DType::F32 || self.uses.count[id] != 1 {
+            return None;
+        }
+        let name = exprs.iter().find(|(_, node)| match node.expr {
+            Expr::Var(var) => self.uses.lets[var] == Some(id),
+            _ => false,
+        });
+        let shown = name.map_or(id, |(name, _)| name);
+        let (mut sums, mut slopes, mut seen) = (Vec::new(), Vec::new(), 0);
+        for (user, node) in exprs.iter().filter(|(user, _)| self.uses.count[*user] > 0) {
+            let Expr::Binary(op, a, b) = node.expr else { continue };
+            match op {
+                BinaryOp::Add if [a, b].contains(&shown) && [a, b].iter().any(|id| self.is_one(*id)) => {
+                    sums.push(user);
+                    seen += 1;
+                }
+                BinaryOp::Sub if self.is_one(a) && self.sole(b) == Some(Expr::Binary(BinaryOp::Mul, shown, shown)) => {
+                    slopes.push(user);
+                    seen += 2;
+                }
+                _ => {}
+            }
+        }
+        let is_all = seen == self.uses.count[shown] && !sums.is_empty();
+        (is_all && (shown != id || slopes.is_empty())).then_some(Tanh { id, of, shown, sums, slopes })
+    }
+
+    fn is_one(&self, id: ExprId) -> bool {
+        constant(self.kernel, id) == Some(1.0)
     }
 
     /// The `x` of the slope of GELU.

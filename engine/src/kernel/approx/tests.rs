@@ -50,7 +50,9 @@ fn check_exp(out: &str, formula: &str, expected: &[ApproxOp]) {
     check(out, &format!("let e: f32 = exp(v)\nstore y[threadIdx.x] = {formula}"), expected);
 }
 
-use ApproxOp::{Erf, ErfPlusOne, ExpFast, ExpFlush, GeluSlope, SigmoidFast, SigmoidFlush, SiluFast, SiluFlush};
+use ApproxOp::{
+    Erf, ErfPlusOne, ExpFast, ExpFlush, GeluSlope, SigmoidFast, SigmoidFlush, SiluFast, SiluFlush, TanhPlusOne,
+};
 
 #[test]
 fn results_of_16_bits_take_coarse_forms() {
@@ -186,6 +188,27 @@ fn erf_and_its_sum_with_one_are_replaced_everywhere() {
     check("f32", "store y[0] = 1.0f32 + erf(v * k)", &[ErfPlusOne]);
     check("f32", "let e: f32 = erf(v)\nlet t: f32 = e + 1.0f32\nstore y[0] = t * e", &[Erf]);
     check("f64", "store y[0] = erf(f64(v)) + 1.0f64", &[]);
+}
+
+#[test]
+fn tanh_and_what_its_square_lacks_are_one_quotient() {
+    let joined = check("f32", "let t: f32 = tanh(v)\nlet h: f32 = t + 1.0f32\nstore y[0] = h * v", &[TanhPlusOne]);
+    assert!(!print(&joined).contains("+ 1.0f32"), "{}", print(&joined));
+    check("f32", "store y[0] = 1.0f32 + tanh(v * k)", &[TanhPlusOne]);
+    let both = "let t: f32 = tanh(v)\nlet g: f32 = 1.0f32 + t\nlet q: f32 = t * t\nlet h: f32 = 1.0f32 - q\n\
+        store y[0] = g * k + h * v";
+    let joined = print(&check("f32", both, &[TanhPlusOne]));
+    assert!(joined.contains("t * (2.0f32 - t)") && !joined.contains("let q"), "{joined}");
+    // Used otherwise too, or only in its square.
+    check("f32", "let t: f32 = tanh(v)\nlet h: f32 = t + 1.0f32\nstore y[0] = h * t", &[]);
+    check(
+        "f32",
+        "let t: f32 = tanh(v)\nlet q: f32 = t * t\nlet h: f32 = t + 1.0f32\nstore y[0] = h * (1.0f32 - q) + q",
+        &[],
+    );
+    check("f32", "let t: f32 = tanh(v)\nstore y[0] = 1.0f32 - t * t", &[]);
+    check("f32", "let t: f32 = tanh(v)\nstore y[0] = t + 2.0f32", &[]);
+    check("f64", "store y[0] = tanh(f64(v)) + 1.0f64", &[]);
 }
 
 /// The slope of GELU by the given parts, in which `u` is the number.

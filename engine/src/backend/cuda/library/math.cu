@@ -136,6 +136,9 @@ __device__ inline float gelu_slope(float x) {
   const float power = ex2_flush(x * x * -0.72134752f);
   return x < 0.0f ? power * terms : fmaf(-power, terms, 1.0f);
 }
+//@ tanh_plus_1 : ex2_flush rcp_fast
+// tanh(x) + 1 as 2 / (1 + exp(-2 x)): nothing cancels where that is small.
+__device__ inline float tanh_plus_1(float x) { return 2.0f * rcp_fast(1.0f + ex2_flush(x * -2.8853900817779268f)); }
 //@ exp_flush : ex2_flush
 __device__ inline float exp_flush(float x) { return ex2_flush(x * 1.4426950408889634f); }
 //@ exp_fast : ex2_fast

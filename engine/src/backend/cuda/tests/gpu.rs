@@ -451,6 +451,7 @@ fn allowed(name: &str) -> f64 {
         // Against the same algorithm: what the hardware's power and reciprocal may differ by.
         "exp_flush" | "exp_fast" | "exp_below" | "erf_fast" | "erf_plus_one" | "erf_plus_one_short" => 3.0,
         "gelu_slope" => 8.0,
+        "tanh_plus_one" => 5.0,
         "sigmoid_flush" | "sigmoid_fast" | "silu_flush" | "silu_fast" => 5.0,
         "remainder" | "nextafter" => 2.0,
         _ => 0.0,
