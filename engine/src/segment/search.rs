@@ -8,7 +8,8 @@
 //!
 //! Last, what a few elementwise operations make of tensors that are in memory anyway
 //! is computed again by a group that reads it, where that reads little more: so a
-//! cast is not stored wide, and an exponential is not stored to be divided.
+//! cast is not stored wide, and an exponential is not stored to be divided. The same where a group
+//! that is refused is cut in two after all: of what it would store for that alone.
 
 use super::facts::OpFacts;
 use super::summary::check;
@@ -287,28 +288,46 @@ impl<'a> Groups<'a> {
     /// read is in memory anyway and not much more; whether there were any.
     fn repeat_cheap(&mut self) -> bool {
         let mut repeated = false;
-        let stored: BTreeSet<TensorId> = (0..self.ops.len()).flat_map(|position| self.results(position)).collect();
+        let stored = self.stored();
         for position in 0..self.ops.len() {
-            if self.ops[position].iter().any(|op| self.facts.host[*op]) {
-                continue;
-            }
-            let is_anothers = |op: &&OpId| !self.is_first(position, **op);
-            let mut known = self.ops[position].iter().filter(is_anothers).count();
-            let mut tried = BTreeSet::new();
-            while let Some(tensor) = self.untried_operand(position, &tried) {
-                tried.insert(tensor);
-                let Some(cone) = self.cone(&self.ops[position], tensor, &stored) else { continue };
-                if known + cone.len() > MOST_REPEATED_IN_ALL {
-                    continue;
-                }
-                let more = union(&self.ops[position], &cone);
-                if is_one_kernel(self.facts, &more) {
-                    self.ops[position] = more;
-                    (known, repeated) = (known + cone.len(), true);
-                }
-            }
+            repeated |= self.repeat_in(position, &stored, BTreeSet::new(), usize::MAX);
         }
         *self = Self::new(self.facts, std::mem::take(&mut self.ops));
+        repeated
+    }
+
+    /// What groups leave in memory.
+    fn stored(&self) -> BTreeSet<TensorId> {
+        (0..self.ops.len()).flat_map(|position| self.results(position)).collect()
+    }
+
+    /// Adds to one group what is cheap of what it reads, but for tensors that were tried; it stays smaller than
+    /// `limit` operations. Who holds what is not known anew.
+    fn repeat_in(
+        &mut self,
+        position: usize,
+        stored: &BTreeSet<TensorId>,
+        mut tried: BTreeSet<TensorId>,
+        limit: usize,
+    ) -> bool {
+        if self.ops[position].iter().any(|op| self.facts.host[*op]) {
+            return false;
+        }
+        let is_anothers = |op: &&OpId| !self.is_first(position, **op);
+        let mut known = self.ops[position].iter().filter(is_anothers).count();
+        let mut repeated = false;
+        while let Some(tensor) = self.untried_operand(position, &tried) {
+            tried.insert(tensor);
+            let Some(cone) = self.cone(&self.ops[position], tensor, stored) else { continue };
+            let more = union(&self.ops[position], &cone);
+            if known + cone.len() > MOST_REPEATED_IN_ALL || more.len() >= limit {
+                continue;
+            }
+            if is_one_kernel(self.facts, &more) {
+                self.ops[position] = more;
+                (known, repeated) = (known + cone.len(), true);
+            }
+        }
         repeated
     }
 
@@ -431,36 +450,50 @@ impl<'a> Groups<'a> {
         some
     }
 
-    /// Makes two groups of one; what no library computes with a product may be a kernel.
+    /// Makes two groups of one that repeats nothing; what no library computes with a product may be a kernel. The second
+    /// makes again what is cheap of the first, and what only that needs leaves the first.
     pub(super) fn halve(&mut self, position: usize) {
+        let all = self.ops[position].len();
+        // In memory whether it is cut or not.
+        let mut kept: BTreeSet<TensorId> = self.results(position).into_iter().collect();
+        kept.extend(self.read_from_outside(&self.ops[position]));
         let mut ops = std::mem::take(&mut self.ops);
         let is_with_product = ops[position].iter().any(|op| self.facts.with_product[*op].is_some());
         let middle = if is_with_product { 1 } else { ops[position].len() / 2 };
         let second = ops[position].split_off(middle);
         ops.insert(position + 1, second);
         *self = Self::new(self.facts, ops);
+        let stored = self.stored();
+        // With all of the first it would be what was refused.
+        if self.repeat_in(position + 1, &stored, kept, all) {
+            *self = Self::new(self.facts, std::mem::take(&mut self.ops));
+            self.drop_dead_in(position);
+        }
     }
 
     /// Drops what no result needs.
     fn drop_dead(&mut self) {
         // From the last to the first: what a group does not read any more, those before
         // it need not hand on.
-        for position in (0..self.ops.len()).rev() {
-            let mut needed: BTreeSet<TensorId> = self.results(position).into_iter().collect();
-            let mut alive = Vec::new();
-            for &op in self.ops[position].iter().rev() {
-                if self.facts.fusion.ops[op].outputs.iter().any(|output| needed.contains(output)) {
-                    needed.extend(self.facts.fusion.tensor_inputs(op));
-                    alive.push(op);
-                } else {
-                    self.holders[op].retain(|holder| *holder != position);
-                }
-            }
-            alive.reverse();
-            self.ops[position] = alive;
-        }
+        (0..self.ops.len()).rev().for_each(|position| self.drop_dead_in(position));
         let ops = std::mem::take(&mut self.ops).into_iter().filter(|group| !group.is_empty()).collect();
         *self = Self::new(self.facts, ops);
+    }
+
+    /// The same in one group, which may be left empty.
+    fn drop_dead_in(&mut self, position: usize) {
+        let mut needed: BTreeSet<TensorId> = self.results(position).into_iter().collect();
+        let mut alive = Vec::new();
+        for &op in self.ops[position].iter().rev() {
+            if self.facts.fusion.ops[op].outputs.iter().any(|output| needed.contains(output)) {
+                needed.extend(self.facts.fusion.tensor_inputs(op));
+                alive.push(op);
+            } else {
+                self.holders[op].retain(|holder| *holder != position);
+            }
+        }
+        alive.reverse();
+        self.ops[position] = alive;
     }
 }
 

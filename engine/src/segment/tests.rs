@@ -340,6 +340,25 @@ fn what_a_row_has_once_is_stored_and_not_its_elements() {
 }
 
 #[test]
+fn what_only_halves_hand_to_each_other_is_made_again() {
+    // Blocks that share a row want longer runs than of 4, so the group is refused and halved behind the difference.
+    check_cut_of_halves(
+        "fusion @f(%x: bf16[?, ?, ?], %w: bf16[?]) {
+  %a = cast %x f32
+  %s = sum %a axes(1, 2) keepdim
+  %c = sub %a, %s
+  %wb = broadcast %w flags(true, false, true)
+  %b = cast %wb f32
+  %d = mul %c, %b
+  %y = cast %d bf16
+  return %y
+}",
+        &[&[5, 33_300, 4], &[33_300]],
+        &["reduction: s", "pointwise: y"],
+    );
+}
+
+#[test]
 fn groups_that_repeat_the_same_are_one() {
     // Both gradients of columns are sums of what is made of the same two inputs.
     check_cut_of_halves(
