@@ -13,7 +13,7 @@
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
-use super::norm_inner::{along_row, is_cheap, is_repeatable, longest_row};
+use super::norm_inner::{along_row, is_cheap, is_repeatable, longest_row, reads_again};
 use super::recompute::{recompute, recompute_in_loop};
 use super::residency::is_load;
 use super::summary::GlobalTensor;
@@ -66,6 +66,8 @@ const WAIT_EACH: i64 = 1 << 10;
 /// hundredths of the time that more take.
 const MOST_TOGETHER: i64 = 12;
 const CROWDED: i64 = 125;
+/// Elements of the shortest rows that a block could hold, but would read again and again.
+const SHORTEST_READ_AGAIN: i64 = 16 << 10;
 /// Elements of the shortest columns and of the longest that are worth it: the more blocks a team has, the more each reads
 /// of what the others have left.
 const SHORTEST_ACROSS: i64 = 17;
@@ -184,15 +186,26 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
     let across = order.last().is_some_and(|last| !is_reduced(last));
     let slow = order.iter().rposition(|root| is_reduced(root) == across).map_or(0, |at| at + 1);
     let (slow, fast) = order.split_at(slow);
-    let (reduced, kept): (Vec<AxisId>, Vec<AxisId>) = slow.iter().copied().partition(is_reduced);
-    if collapse(summary, fast).len() != 1 {
+    let (mut reduced, kept): (Vec<AxisId>, Vec<AxisId>) = slow.iter().copied().partition(is_reduced);
+    // A row along parts of which a parameter is one number is as many runs of memory.
+    let groups = collapse(summary, fast);
+    let Some((run, outside)) = groups.split_last().filter(|(_, outside)| outside.is_empty() || !across) else {
         return refused("neither rows nor columns are one run of memory");
-    }
+    };
+    let (fast, in_runs) = (&run[..], !outside.is_empty());
+    reduced.extend(outside.iter().flatten().copied());
     let product =
         |roots: &[AxisId]| roots.iter().fold(1i64, |n, root| n.saturating_mul(sizes.extent(scheduled, *root)));
     let row = product(&reduced).saturating_mul(if across { 1 } else { product(fast) });
     let shortest = tuned(problem.cx.options, "grid_persistent.row", longest_row(problem.cx.device) + 1);
-    if row < if across { SHORTEST_ACROSS } else { shortest } {
+    // Who asks for a way to hold rows gets it.
+    let is_asked =
+        ["grid_persistent.row", "norm.choice"].iter().any(|name| problem.cx.options.tuning.contains_key(*name));
+    let is_held = || -> Result<bool, Refusal> {
+        Ok(is_asked || in_runs || row < SHORTEST_READ_AGAIN || !reads_again(problem, scheduled)?)
+    };
+    let is_short = if across { row < SHORTEST_ACROSS } else { row < shortest && is_held()? };
+    if is_short {
         return refused("a block holds a row, or reads one column beside others");
     }
     if across && row > LONGEST_ACROSS {
@@ -226,8 +239,11 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
     let padded = length + if align.is_some() { vector - 1 } else { 0 };
     let exact_vector = align.is_none() && divides(vector, length);
     let vectors = ceil_div(padded, vector).max(1);
-    let covered = ceil_div(vectors, SHORTEST_RUN) * SHORTEST_RUN;
-    let joined = !across && !reduced.is_empty() && exact_vector && covered > vectors + vectors / MOST_IDLE;
+    let are_idle = ceil_div(vectors, SHORTEST_RUN) * SHORTEST_RUN > vectors + vectors / MOST_IDLE;
+    let joined = !across && !reduced.is_empty() && exact_vector && are_idle;
+    if in_runs && are_idle && !joined {
+        return refused("runs are short and no whole vectors");
+    }
     let others = product(&reduced);
     let (vectors, reduced_extent) = if joined { (vectors.saturating_mul(others), 1) } else { (vectors, others) };
     // Rows of one shape that follow each other without gaps are all shifted by as much.
@@ -524,6 +540,20 @@ mod tests {
         check("0, 2, 3", &[256, 128, 28, 28], "vector 4 batch 25 threads 256x1 teams 66 of 8 4 per_sm copied 1 joined");
         // At odd places each run is shifted.
         check("0, 2, 3", &[31, 96, 57, 57], "vector 4 batch 25 threads 256x1 teams 96 of 5 4 per_sm aligned copied 1");
+    }
+
+    #[test]
+    fn a_row_may_be_several_runs() {
+        // A parameter has one number for each half of a row, or for every four elements, which are no vectors.
+        let planned = |sizes: [i64; 3]| {
+            let body = "%0 = cast %x f32\n%1 = max %0 axes(1, 2) keepdim\n%2 = sub %0, %1\n%3 = broadcast %w flags(true, \
+                        false, true)\n%4 = mul %2, %3\n%5 = cast %4 bf16\nreturn %5";
+            let text = format!("fusion @f(%x: bf16[?, ?, ?], %w: f32[?]) {{\n{body}\n}}");
+            let (x, w): (&[i64], &[i64]) = (&sizes, &sizes[1..2]);
+            planned_of(&text, &[(DType::BF16, x), (DType::F32, w)]).map(|planned| planned.scheduler)
+        };
+        assert_eq!(planned([160, 2, 66_600]).expect("it is scheduled"), "grid_persistent");
+        assert!(planned([160, 33_300, 4]).is_err());
     }
 
     #[test]

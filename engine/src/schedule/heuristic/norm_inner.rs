@@ -181,6 +181,14 @@ fn rows_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Rows> {
     Ok(Rows { order, kept, reduced, outside, align, shape })
 }
 
+/// Whether a block holds nothing of so long a row, so that every stage reads it again, and parameters with it.
+pub(super) fn reads_again(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<bool> {
+    let shape = rows_of(problem, scheduled)?.shape;
+    let model = model(problem, &shape)?;
+    let choice = choose_rows(problem.cx, &model, &shape);
+    Ok(model.parameters > 0 && choice.is_some_and(|choice| choice.holding.loads == Loads::Reload))
+}
+
 /// Chooses for the given sizes.
 fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<NormParams> {
     let summary = problem.summary;

@@ -32,7 +32,7 @@ const MOST_LOOKUPS: i64 = 4;
 /// Elements of an inner axis of which the last block, that is not full, is a small part.
 const FILLING: f64 = 8192.0;
 
-/// Elements of a row that blocks serve well.
+/// Elements of a row that blocks serve well, and up to which narrow vectors serve as well as wide ones.
 const LONG_ROW: i64 = 4096;
 
 /// Vectors that a thread takes of one tensor where rows are taken together.
@@ -46,6 +46,9 @@ const LONGEST_FOLDED: i64 = 8192;
 
 /// Tensors that are broadcast to one run of memory, at most.
 const MOST_BROADCAST: usize = 2;
+
+/// Threads along a row from which on three quarters of a power of two serve as well.
+const LEAST_THREE_QUARTERS: i64 = 16;
 
 /// Bytes of a run that is worth keeping together.
 const LEAST_RUN: f64 = 64.0;
@@ -158,8 +161,21 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
         && vector > 1
         && last.is_some_and(|last| extent(last) % vector == 0)
         && (is_flat || full.clone().any(|tensor| run_within(tensor, &inner) < inner.len()));
-    // Rows of the largest tensors that start anywhere are shifted into place.
-    let aligned = full.clone().all(|tensor| tensor.rows_aligned(vector, inner.len()));
+    // What is looked up along rows of a table is found again by neighbours, in any order.
+    let looks_along = summary
+        .globals
+        .iter()
+        .any(|tensor| tensor.is_part && tensor.order.last() == last.as_ref() && tensor.dense.last() == Some(&false));
+    // Rows of the largest tensors that start anywhere are shifted into place, unless they are short and narrower vectors of
+    // a word at least do that: many of these are faster then than wide ones, which take two accesses each where a tensor
+    // has another shift. Single words are not, nor are long rows.
+    let bytes = full.clone().map(|tensor| tensor.bytes).max().unwrap_or(1);
+    let starts_aligned = |vector: i64| full.clone().all(|tensor| tensor.rows_aligned(vector, inner.len()));
+    let own = (0..=vector.ilog2()).rev().map(|log| 1i64 << log).find(|vector| starts_aligned(*vector)).unwrap_or(1);
+    let is_row = inner.len() == 1 && !outer.is_empty() && !looks_along && inner_extent <= LONG_ROW;
+    let is_narrow = is_row && (2..vector).contains(&own) && own * bytes >= WORD_BYTES;
+    let vector = if is_narrow { own } else { vector };
+    let aligned = starts_aligned(vector);
     let align = match full.clone().next() {
         Some(first) if !aligned && vector > 1 && inner.len() == 1 && !outer.is_empty() => {
             let reference = full.clone().find(|tensor| tensor.is_output).unwrap_or(first);
@@ -169,12 +185,6 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     };
     let padded = inner_extent + align.map_or(0, |(_, to)| to - 1);
     let vectors = ceil_div(padded, vector).max(1);
-    // What is looked up along rows of a table is found again by neighbours, in any order.
-    let looks_along = summary
-        .globals
-        .iter()
-        .any(|tensor| tensor.is_part && tensor.order.last() == last.as_ref() && tensor.dense.last() == Some(&false));
-
     let read = summary.globals.iter().filter(|tensor| !tensor.is_output && tensor.elements > 1);
     let (whole, broadcast): (Vec<_>, Vec<_>) = read.partition(|tensor| tensor.order.len() == order.len());
     // Rows that are shifted into place keep many loads of whole tensors under way; what is broadcast is near.
@@ -184,24 +194,29 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let (threads_x, threads_y) = if outer.is_empty() {
         (threads, 1)
     } else {
-        let x = next_power_of_two(vectors).clamp(1, threads);
+        let x = few_idle(vectors).clamp(1, threads);
         (x, (threads / x).max(1))
     };
     // Enough loads in flight for each thread; fewer if the device would idle.
     let total_threads = vectors.saturating_mul(rows);
     let fill = i64::from(cx.device.sm_count) * i64::from(cx.device.max_threads_per_sm);
-    let bytes = full.clone().map(|tensor| tensor.bytes).max().unwrap_or(1);
     let most = if vector * bytes < WORD_BYTES { 2 * MOST_NARROW_STEPS } else { MOST_NARROW_STEPS };
     let narrower = (widest / vector).clamp(1, most);
     let mut unroll = if looks_along { MOST_LOOKUPS } else { (4 / inputs).clamp(1, 4) * narrower };
     while unroll > 1 && total_threads / unroll < 4 * fill {
         unroll /= 2;
     }
+    let wanted = unroll;
+    if is_narrow && unroll > 1 {
+        unroll = balanced(ceil_div(vectors, threads_x), unroll + unroll / 2);
+    }
+    // Of rows that have not so many steps a thread takes several.
+    let beside = if is_narrow { (wanted / unroll).max(1) } else { 1 };
     let unroll = tuned(cx.options, "pointwise.unroll", unroll);
     // Along rows, a broadcast row is reused; else along the inner axis, and where vectors are narrow
     // since nothing fits a wider one.
     let along = outer.is_empty() || narrower > 1 || looks_along;
-    let (unroll_x, unroll_y) = if along { (unroll, 1) } else { (1, unroll) };
+    let (unroll_x, unroll_y) = if along { (unroll, beside) } else { (1, unroll) };
     let exact_vector = align.is_none() && inner_extent % vector == 0;
     let tile_x = threads_x * unroll_x;
     let exact_x = exact_vector && vectors % tile_x == 0;
@@ -217,6 +232,17 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
         fold: 1,
         one_grid_axis: ceil_div(vectors, tile_x) > MAX_GRID_Y || looks_along,
     }
+}
+
+/// Threads for so many vectors of a row, of which at most a quarter are idle: a power of two, or three quarters of one.
+fn few_idle(vectors: i64) -> i64 {
+    let power = next_power_of_two(vectors);
+    if power >= LEAST_THREE_QUARTERS && 4 * vectors <= 3 * power { power / 4 * 3 } else { power }
+}
+
+/// Steps of a thread, up to the most, with which blocks that share so many have about as many each.
+fn balanced(steps: i64, most: i64) -> i64 {
+    ceil_div(steps, ceil_div(steps, most))
 }
 
 /// Rows that are no whole vectors, while several together are, of tensors that are one run of memory each: then these are taken as
@@ -494,4 +520,45 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Po
     let mut keep: Vec<_> = caches.into_iter().map(|cache| (cache, prefix)).collect();
     keep.extend(keep_for_stores(builder, lane));
     builder.inline_most(&keep)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::choose::tests::planned_of;
+    use super::*;
+    use crate::num::DType;
+
+    /// The parameters of rows with what is the same for all, thrice.
+    #[track_caller]
+    fn check_rows(dtype: DType, [rows, row]: [i64; 2], expected: &str) {
+        let added = |a: &str, b: &str, sum: &str| {
+            format!("  %{b}r = broadcast %{b} flags(true, false)\n  %{sum} = add %{a}, %{b}r\n")
+        };
+        let text = format!(
+            "fusion @f(%x: {dtype}[?, ?], %a: {dtype}[?], %b: {dtype}[?], %c: {dtype}[?]) {{\n{}{}{}  %y = cast %r {dtype}\n  return %y\n}}",
+            added("x", "a", "p"),
+            added("p", "b", "q"),
+            added("q", "c", "r"),
+        );
+        let inputs: [&[i64]; 4] = [&[rows, row], &[row], &[row], &[row]];
+        let planned = planned_of(&text, &inputs.map(|sizes| (dtype, sizes))).expect("it is scheduled");
+        assert_eq!(planned.params_text, expected, "{dtype} of {row}");
+    }
+
+    #[test]
+    fn short_rows_take_the_vectors_that_they_start_at() {
+        check_rows(DType::BF16, [23_456, 1234], "2d break 1 vector 2 threads 128x1 unroll 3x1");
+        check_rows(DType::BF16, [400_000, 100], "2d break 1 vector 4 threads 32x4 unroll 1x2");
+        check_rows(DType::BF16, [23_456, 1236], "2d break 1 vector 4 threads 128x1 unroll 3x1");
+        // Single words, and long rows, are shifted into place.
+        check_rows(DType::F32, [23_456, 1233], "2d break 1 vector 4 threads 128x1 unroll 1x2 aligned");
+        check_rows(DType::BF16, [3456, 10_002], "2d break 1 vector 8 threads 128x1 unroll 1x2 aligned");
+    }
+
+    #[test]
+    fn few_threads_are_idle_and_steps_are_even() {
+        let threads = [3, 9, 12, 13, 17, 24, 25, 90, 97].map(few_idle);
+        assert_eq!(threads, [4, 12, 12, 16, 24, 24, 32, 96, 128]);
+        assert_eq!([(5, 6), (7, 6), (34, 6), (1, 12)].map(|(steps, most)| balanced(steps, most)), [5, 4, 6, 1]);
+    }
 }
