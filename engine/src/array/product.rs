@@ -6,6 +6,7 @@
 //! the sums, so that the innermost loop is a small tile held in registers.
 
 use super::parallel;
+use multiversion::multiversion;
 
 /// Rows of `c` in one task.
 const ROWS: usize = 64;
@@ -197,7 +198,9 @@ fn pack<T: Factor<S>, S: Sum>(a: Matrix<'_, T>, rows: usize, depth: usize, panel
     }
 }
 
-/// Adds the products of packed panels to columns `at` of `rows`.
+/// Adds the products of packed panels to columns `at` of `rows`. Wider vectors of the host add the same numbers in the same
+/// order, so results are those of any other.
+#[multiversion(targets("x86_64+avx2"), dispatcher = "direct")]
 fn panels<S: Sum>(
     left: &[[S; TILE]],
     right: &[[S; TILE]],
