@@ -23,8 +23,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 pub(super) const PART: usize = 8 << 20;
 /// Fewer bytes than these are left to the driver.
 const WORTH: usize = 1 << 20;
-/// Bytes that one thread copies at a time: more threads than sixteen wait for memory, and for each other.
-const SLICE: usize = 512 << 10;
+/// Bytes that one thread copies at a time.
+const SLICE: usize = 128 << 10;
 
 /// The pinned memory of a device, made when it is first needed.
 #[derive(Debug, Default)]
