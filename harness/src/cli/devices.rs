@@ -171,19 +171,31 @@ pub(super) fn machine_memory() -> Option<u64> {
     Some(total.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
-/// Workers share the host's cores and memory, for inputs, reference and comparison, in equal parts: more threads than
-/// cores wait for each other.
+/// Threads of a worker. Workers share the host's cores in equal parts: more threads than cores wait for each other.
+fn threads_of_worker(jobs: usize) -> u32 {
+    (cores() / jobs).max(1) as u32
+}
+
+/// Bytes of the stack of a worker's threads. One of the pool that waits for others takes on more work below what it waits
+/// for: how deep that goes is for nobody to know, and what is not used is not there.
+const STACK: u64 = 16 << 20;
+
+/// Workers share the host's cores and memory, for inputs, reference and comparison.
 ///
 /// Tensors of the host come and go with each case. What a worker gave back it keeps for the
 /// next one, up to its share of a quarter of the memory: to make and clear pages anew costs more
 /// than most of what is computed in them. The allocator takes all from its heap then, in large
 /// pages where the system has some; where it is another one than glibc's, the variable says nothing.
 fn host_env(jobs: usize) -> Vec<(String, String)> {
-    let threads = (cores() / jobs).max(1);
+    let threads = threads_of_worker(jobs);
     let kept = machine_memory().unwrap_or(4 << 30) / (4 * jobs.max(1) as u64);
     let malloc = [("mmap_max", 0), ("trim_threshold", kept), ("hugetlb", 1)];
     let malloc: Vec<String> = malloc.iter().map(|(name, value)| format!("glibc.malloc.{name}={value}")).collect();
-    vec![("RAYON_NUM_THREADS".into(), threads.to_string()), ("GLIBC_TUNABLES".into(), malloc.join(":"))]
+    vec![
+        ("RAYON_NUM_THREADS".into(), threads.to_string()),
+        ("RUST_MIN_STACK".into(), STACK.to_string()),
+        ("GLIBC_TUNABLES".into(), malloc.join(":")),
+    ]
 }
 
 /// For each job its device and its label: `gpu2`, or `gpu2.0` and `gpu2.1` where
@@ -224,7 +236,7 @@ fn reference(options: &DeviceOptions) -> Devices {
 
 fn simulated(options: &DeviceOptions, count: usize, mut notes: Vec<String>, nvidia: Option<Nvidia>) -> Devices {
     let jobs = options.jobs.unwrap_or(count);
-    let threads = (cores() / jobs).max(1) as u32;
+    let threads = threads_of_worker(jobs);
     let slots = labels(&numbered("sim", count), jobs).into_iter();
     let slots = slots.map(|(ordinal, label)| {
         let env = host_env(jobs);
@@ -267,7 +279,7 @@ fn gpus(options: &DeviceOptions, nvml: Arc<dyn Nvml>, found: Nvidia, wanted: &Wa
         (Some(jobs), None) => jobs,
         (None, _) => all,
     };
-    let threads = (cores() / jobs).max(1) as u32;
+    let threads = threads_of_worker(jobs);
     let names: Vec<String> = taken.iter().map(|choice| format!("gpu{}", choice.gpu.index)).collect();
     let slots = labels(&names, jobs).into_iter().map(|(i, label)| {
         let gpu = &taken[i].gpu;

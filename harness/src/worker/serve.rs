@@ -20,10 +20,6 @@ use std::sync::{Arc, Mutex};
 /// Bytes of the stack of a thread that does nothing.
 const SMALL_STACK: usize = 64 << 10;
 
-/// Bytes of the stack of a thread of the pool. One that waits for others takes on more work below what it waits for: how
-/// deep that goes is for nobody to know, and what is not used is not there.
-const POOL_STACK: usize = 16 << 20;
-
 /// Serves the dispatcher on the given descriptors until it drains the worker or
 /// goes away. Returns the exit code.
 pub(crate) fn main(fd: RawFd, crumb_fd: RawFd, evidence_fd: RawFd) -> u8 {
@@ -31,8 +27,6 @@ pub(crate) fn main(fd: RawFd, crumb_fd: RawFd, evidence_fd: RawFd) -> u8 {
         let crumbs = CrumbWriter::open(crate::os::inherited_fd(crumb_fd)?)?;
         let _ = rustix::thread::set_name(c"harness-worker");
         crate::os::crash::install(crate::os::inherited_fd(evidence_fd)?)?;
-        // Where threads cannot be had, who first needs them says so.
-        let _ = rayon::ThreadPoolBuilder::new().stack_size(POOL_STACK).build_global();
         Ok((UnixStream::from(fd), crumbs))
     });
     match opened {
