@@ -3,7 +3,7 @@
 
 use super::make::call;
 use super::whole::{Change, Changes, Whole, operand};
-use crate::fusion::ops::{Form, OpArg};
+use crate::fusion::ops::OpArg;
 use crate::fusion::{Op, OpKind, TensorId};
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
@@ -18,15 +18,12 @@ fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
         return None;
     }
     let scan = whole.maker(scanned)?;
-    let OpKind::Call(made) = &scan.kind else { return None };
-    if !matches!(made.movement().form, Some(Form::Scan(_))) {
-        return None;
-    }
+    let (OpKind::Call(made), Some(dim)) = (&scan.kind, scan.kind.scanned()) else { return None };
     let widened = whole.maker(operand(scan)?).filter(|op| matches!(op.kind, OpKind::Cast(_)))?;
     let narrow = operand(widened).filter(|tensor| dtype(*tensor) == *to)?;
-    let (name, dim) = (made.row.name, made.axis("dim") as i64);
+    let name = made.row.name;
     Some(Box::new(move |r| {
         let narrow = r.tensor(narrow)?;
-        call(&mut r.builder, name, |args| args.value("x", narrow).with("dim", OpArg::Int(dim)))
+        call(&mut r.builder, name, |args| args.value("x", narrow).with("dim", OpArg::Int(dim as i64)))
     }))
 }

@@ -7,7 +7,7 @@
 
 use super::reads::first_reads;
 use super::{Uses, rewrite};
-use crate::kernel::exprs::ExprArena;
+use crate::kernel::exprs::{ExprArena, ExprNode};
 use crate::kernel::ir::{Block, Expr, ExprId, Kernel, StmtKind, VarId};
 use crate::kernel::visit::statement_exprs;
 use crate::num::{ApproxOp, BinaryOp, DType, UnaryOp, Value};
@@ -19,7 +19,7 @@ const CLOSE: f64 = 1.0 / (1 << 22) as f64;
 
 /// Joins what can be joined, in f32.
 pub(super) fn join(kernel: &mut Kernel) {
-    let uses = Uses::new(kernel);
+    let mut uses = Uses::new(kernel);
     let is = |op: UnaryOp| {
         kernel
             .exprs
@@ -29,11 +29,11 @@ pub(super) fn join(kernel: &mut Kernel) {
     let (erf, exp, tanh) = (is(UnaryOp::Erf), is(UnaryOp::Exp), is(UnaryOp::Tanh));
     if tanh {
         join_tanh(kernel, uses);
+        uses = Uses::new(kernel);
     }
     if !erf {
         return;
     }
-    let uses = Uses::new(kernel);
     let parts = Parts { kernel, uses, first: SecondaryMap::new() };
     let joined = parts.joined(|id| parts.erf_plus_one(id).map(|z| Expr::Approx(ApproxOp::ErfPlusOne, z)));
     replace(kernel, &joined);
@@ -46,28 +46,28 @@ pub(super) fn join(kernel: &mut Kernel) {
 
 /// Makes `tanh(z) + 1` of each `tanh(z)` that is used so and in `1 - tanh(z)^2` alone.
 fn join_tanh(kernel: &mut Kernel, uses: Uses) {
-    let parts = Parts { kernel, uses, first: SecondaryMap::new() };
-    let found: Vec<Tanh> = kernel.exprs.iter().filter_map(|(id, _)| parts.tanh(id)).collect();
+    let found = Parts { kernel, uses, first: SecondaryMap::new() }.tangents();
     let mut joined = Vec::new();
-    for Tanh { id, of, shown, sums, slopes } in found {
-        joined.push((id, Expr::Approx(ApproxOp::TanhPlusOne, of)));
-        let sum = if shown == id { Expr::Approx(ApproxOp::TanhPlusOne, of) } else { kernel.exprs[shown].expr };
+    for Tangent { id, of, read, sums, slopes } in found {
+        let plus_one = Expr::Approx(ApproxOp::TanhPlusOne, of);
+        joined.push((id, plus_one));
+        let sum = if read == id { plus_one } else { kernel.exprs[read].expr };
         joined.extend(sums.into_iter().map(|own| (own, sum)));
         if !slopes.is_empty() {
             let two = kernel.exprs.intern(Expr::Const(Value::Float(2.0)), DType::F32);
-            let lacks = kernel.exprs.intern(Expr::Binary(BinaryOp::Sub, two, shown), DType::F32);
-            joined.extend(slopes.into_iter().map(|own| (own, Expr::Binary(BinaryOp::Mul, shown, lacks))));
+            let lacks = kernel.exprs.intern(Expr::Binary(BinaryOp::Sub, two, read), DType::F32);
+            joined.extend(slopes.into_iter().map(|own| (own, Expr::Binary(BinaryOp::Mul, read, lacks))));
         }
     }
     replace(kernel, &joined);
 }
 
 /// A hyperbolic tangent, by what it is used for.
-struct Tanh {
+struct Tangent {
     id: ExprId,
     of: ExprId,
-    /// The variable that names it, or itself.
-    shown: ExprId,
+    /// The variable that names it, or itself: what others read.
+    read: ExprId,
     /// The sums with 1.
     sums: Vec<ExprId>,
     /// What its square lacks to 1.
@@ -194,36 +194,40 @@ impl Parts<'_> {
         }
     }
 
-    /// A hyperbolic tangent that is used for nothing but sums with 1 and what its square lacks to 1; several times only under
-    /// a name.
-    fn tanh(&self, id: ExprId) -> Option<Tanh> {
+    /// The hyperbolic tangents that are used for nothing but sums with 1 and what their squares lack to 1; several times only
+    /// under a name.
+    fn tangents(&self) -> Vec<Tangent> {
         let exprs = &self.kernel.exprs;
-        let Expr::Unary(UnaryOp::Tanh, of) = exprs[id].expr else { return None };
-        if exprs[id].dtype != DType::F32 || self.uses.count[id] != 1 {
-            return None;
-        }
-        let name = exprs.iter().find(|(_, node)| match node.expr {
-            Expr::Var(var) => self.uses.lets[var] == Some(id),
-            _ => false,
-        });
-        let shown = name.map_or(id, |(name, _)| name);
-        let (mut sums, mut slopes, mut seen) = (Vec::new(), Vec::new(), 0);
-        for (user, node) in exprs.iter().filter(|(user, _)| self.uses.count[*user] > 0) {
-            let Expr::Binary(op, a, b) = node.expr else { continue };
-            match op {
-                BinaryOp::Add if [a, b].contains(&shown) && [a, b].iter().any(|id| self.is_one(*id)) => {
-                    sums.push(user);
-                    seen += 1;
+        let mut names = SecondaryMap::<ExprId, Option<ExprId>>::new();
+        // By what they are of.
+        let (mut sums, mut slopes) = (SecondaryMap::<ExprId, Vec<_>>::new(), SecondaryMap::<ExprId, Vec<_>>::new());
+        for (id, node) in exprs.iter().filter(|(id, _)| self.uses.count[*id] > 0) {
+            match node.expr {
+                Expr::Var(var) => {
+                    if let Some(definition) = self.uses.lets[var] {
+                        names.set(definition, Some(id));
+                    }
                 }
-                BinaryOp::Sub if self.is_one(a) && self.sole(b) == Some(Expr::Binary(BinaryOp::Mul, shown, shown)) => {
-                    slopes.push(user);
-                    seen += 2;
+                Expr::Binary(BinaryOp::Add, one, x) | Expr::Binary(BinaryOp::Add, x, one) if self.is_one(one) => {
+                    sums[x].push(id);
                 }
+                Expr::Binary(BinaryOp::Sub, one, square) if self.is_one(one) => match self.sole(square) {
+                    Some(Expr::Binary(BinaryOp::Mul, x, y)) if x == y => slopes[x].push(id),
+                    _ => {}
+                },
                 _ => {}
             }
         }
-        let is_all = seen == self.uses.count[shown] && !sums.is_empty();
-        (is_all && (shown != id || slopes.is_empty())).then_some(Tanh { id, of, shown, sums, slopes })
+        let tangent = |(id, node): (ExprId, &ExprNode)| {
+            let Expr::Unary(UnaryOp::Tanh, of) = node.expr else { return None };
+            let read = names[id].unwrap_or(id);
+            let found = Tangent { id, of, read, sums: sums[read].clone(), slopes: slopes[read].clone() };
+            let is_known = found.sums.len() + 2 * found.slopes.len() == self.uses.count[read] as usize;
+            let is_named = read != id || found.slopes.is_empty();
+            let is_single = node.dtype == DType::F32 && self.uses.count[id] == 1;
+            (is_single && is_known && is_named && !found.sums.is_empty()).then_some(found)
+        };
+        exprs.iter().filter_map(tangent).collect()
     }
 
     fn is_one(&self, id: ExprId) -> bool {

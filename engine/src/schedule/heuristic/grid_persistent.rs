@@ -197,19 +197,11 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
     let product =
         |roots: &[AxisId]| roots.iter().fold(1i64, |n, root| n.saturating_mul(sizes.extent(scheduled, *root)));
     let row = product(&reduced).saturating_mul(if across { 1 } else { product(fast) });
-    let shortest = tuned(problem.cx.options, "grid_persistent.row", longest_row(problem.cx.device) + 1);
-    // Who asks for a way to hold rows gets it.
-    let is_asked =
-        ["grid_persistent.row", "norm.choice"].iter().any(|name| problem.cx.options.tuning.contains_key(*name));
-    let is_held = || -> Result<bool, Refusal> {
-        Ok(is_asked || in_runs || row < SHORTEST_READ_AGAIN || !reads_again(problem, scheduled)?)
-    };
-    let is_short = if across { row < SHORTEST_ACROSS } else { row < shortest && is_held()? };
-    if is_short {
-        return refused("a block holds a row, or reads one column beside others");
-    }
     if across && row > LONGEST_ACROSS {
         return refused("columns are too long");
+    }
+    if (across && row < SHORTEST_ACROSS) || (!across && is_held_by_a_block(problem, scheduled, row, in_runs)?) {
+        return refused("a block holds a row, or reads one column beside others");
     }
     let last = fast.last().copied();
     let runs = |tensor: &GlobalTensor| last.is_some_and(|last| tensor.is_innermost(last));
@@ -270,6 +262,15 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
         exchanged: reductions().sum::<i64>() + reductions().max().unwrap_or(0),
         rows: Rows { fast: fast.to_vec(), kept, reduced, across, vector, align, copied, exact_vector, joined },
     })
+}
+
+/// Whether one block holds a row of so many elements, which may be several runs, and need not read it again and again.
+fn is_held_by_a_block(problem: &Problem<'_>, scheduled: &ScheduledFusion, row: i64, in_runs: bool) -> Result<bool> {
+    let options = problem.cx.options;
+    let is_short = row < tuned(options, "grid_persistent.row", longest_row(problem.cx.device) + 1);
+    // Who asks for a way to hold rows gets it.
+    let is_asked = ["grid_persistent.row", "norm.choice"].iter().any(|name| options.tuning.contains_key(*name));
+    Ok(is_short && (is_asked || in_runs || row < SHORTEST_READ_AGAIN || !reads_again(problem, scheduled)?))
 }
 
 /// The way that takes the least time by the model, if blocks hold a row together.

@@ -161,23 +161,14 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
         && vector > 1
         && last.is_some_and(|last| extent(last) % vector == 0)
         && (is_flat || full.clone().any(|tensor| run_within(tensor, &inner) < inner.len()));
-    // What is looked up along rows of a table is found again by neighbours, in any order.
-    let looks_along = summary
-        .globals
-        .iter()
-        .any(|tensor| tensor.is_part && tensor.order.last() == last.as_ref() && tensor.dense.last() == Some(&false));
-    // Rows of the largest tensors that start anywhere are shifted into place, unless they are short and narrower vectors of
-    // a word at least do that: many of these are faster then than wide ones, which take two accesses each where a tensor
-    // has another shift. Single words are not, nor are long rows.
-    let bytes = full.clone().map(|tensor| tensor.bytes).max().unwrap_or(1);
-    let starts_aligned = |vector: i64| full.clone().all(|tensor| tensor.rows_aligned(vector, inner.len()));
-    let own = (0..=vector.ilog2()).rev().map(|log| 1i64 << log).find(|vector| starts_aligned(*vector)).unwrap_or(1);
-    let is_row = inner.len() == 1 && !outer.is_empty() && !looks_along && inner_extent <= LONG_ROW;
-    let is_narrow = is_row && (2..vector).contains(&own) && own * bytes >= WORD_BYTES;
-    let vector = if is_narrow { own } else { vector };
-    let aligned = starts_aligned(vector);
+    let looks_along = looks_along(summary, last);
+    let is_row = inner.len() == 1 && !outer.is_empty();
+    let narrow = if is_row && !looks_along { narrow_vector(full.clone(), inner_extent, vector) } else { None };
+    let vector = narrow.unwrap_or(vector);
+    // Other rows of the largest tensors that start anywhere are shifted into place.
+    let aligned = full.clone().all(|tensor| tensor.rows_aligned(vector, inner.len()));
     let align = match full.clone().next() {
-        Some(first) if !aligned && vector > 1 && inner.len() == 1 && !outer.is_empty() => {
+        Some(first) if !aligned && vector > 1 && is_row => {
             let reference = full.clone().find(|tensor| tensor.is_output).unwrap_or(first);
             Some((reference.tv, vector))
         }
@@ -200,18 +191,17 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     // Enough loads in flight for each thread; fewer if the device would idle.
     let total_threads = vectors.saturating_mul(rows);
     let fill = i64::from(cx.device.sm_count) * i64::from(cx.device.max_threads_per_sm);
+    let bytes = full.clone().map(|tensor| tensor.bytes).max().unwrap_or(1);
     let most = if vector * bytes < WORD_BYTES { 2 * MOST_NARROW_STEPS } else { MOST_NARROW_STEPS };
     let narrower = (widest / vector).clamp(1, most);
     let mut unroll = if looks_along { MOST_LOOKUPS } else { (4 / inputs).clamp(1, 4) * narrower };
     while unroll > 1 && total_threads / unroll < 4 * fill {
         unroll /= 2;
     }
-    let wanted = unroll;
-    if is_narrow && unroll > 1 {
-        unroll = balanced(ceil_div(vectors, threads_x), unroll + unroll / 2);
-    }
-    // Of rows that have not so many steps a thread takes several.
-    let beside = if is_narrow { (wanted / unroll).max(1) } else { 1 };
+    let (unroll, beside) = match narrow {
+        Some(_) => along_and_beside(ceil_div(vectors, threads_x), unroll),
+        None => (unroll, 1),
+    };
     let unroll = tuned(cx.options, "pointwise.unroll", unroll);
     // Along rows, a broadcast row is reused; else along the inner axis, and where vectors are narrow
     // since nothing fits a wider one.
@@ -240,9 +230,34 @@ fn few_idle(vectors: i64) -> i64 {
     if power >= LEAST_THREE_QUARTERS && 4 * vectors <= 3 * power { power / 4 * 3 } else { power }
 }
 
-/// Steps of a thread, up to the most, with which blocks that share so many have about as many each.
-fn balanced(steps: i64, most: i64) -> i64 {
-    ceil_div(steps, ceil_div(steps, most))
+/// Of so many steps along a row those that a thread takes, about as many as are wanted and in each block the same; and the
+/// rows of which it takes them, where one has fewer.
+fn along_and_beside(steps: i64, wanted: i64) -> (i64, i64) {
+    if wanted == 1 {
+        return (1, 1);
+    }
+    let along = ceil_div(steps, ceil_div(steps, wanted + wanted / 2));
+    (along, (wanted / along).max(1))
+}
+
+/// Whether elements are looked up along rows of a table: what one thread reads of it is found again by neighbours, in any
+/// order.
+fn looks_along(summary: &Summary<'_>, last: Option<AxisId>) -> bool {
+    let is_looked_up = |tensor: &GlobalTensor| {
+        tensor.is_part && tensor.order.last() == last.as_ref() && tensor.dense.last() == Some(&false)
+    };
+    summary.globals.iter().any(is_looked_up)
+}
+
+/// The widest vectors below the given width at multiples of which rows of whole tensors start, where these are short and the
+/// vectors have a word at least: many of these are faster then than wide ones that are shifted into place, which take two
+/// accesses each where a tensor has another shift. Single words are not, nor are long rows.
+fn narrow_vector<'a>(full: impl Iterator<Item = &'a GlobalTensor> + Clone, row: i64, vector: i64) -> Option<i64> {
+    let bytes = full.clone().map(|tensor| tensor.bytes).max()?;
+    let starts = |vector: i64| full.clone().all(|tensor| tensor.rows_aligned(vector, 1));
+    let mut pairs_and_wider = std::iter::successors(Some(vector), |vector| Some(vector / 2)).take_while(|own| *own > 1);
+    let own = pairs_and_wider.find(|own| starts(*own))?;
+    (row <= LONG_ROW && own < vector && own * bytes >= WORD_BYTES).then_some(own)
 }
 
 /// Rows that are no whole vectors, while several together are, of tensors that are one run of memory each: then these are taken as
@@ -559,6 +574,8 @@ mod tests {
     fn few_threads_are_idle_and_steps_are_even() {
         let threads = [3, 9, 12, 13, 17, 24, 25, 90, 97].map(few_idle);
         assert_eq!(threads, [4, 12, 12, 16, 24, 24, 32, 96, 128]);
-        assert_eq!([(5, 6), (7, 6), (34, 6), (1, 12)].map(|(steps, most)| balanced(steps, most)), [5, 4, 6, 1]);
+        let steps =
+            [(5, 4), (7, 4), (34, 4), (1, 8), (3, 8), (9, 1)].map(|(steps, wanted)| along_and_beside(steps, wanted));
+        assert_eq!(steps, [(5, 1), (4, 1), (6, 1), (1, 8), (3, 2), (1, 1)]);
     }
 }
