@@ -1,14 +1,16 @@
 //! The kernels of orders: warps sort lines, or tiles of long ones, in their registers.
 //!
 //! An element and its position are one integer where they fit one ([`words`]), and those of a line of at most [`TILE`] lie
-//! in the registers of a warp, which a network of shuffles sorts ([`warp`]). Of a longer line all blocks sort the tiles
-//! ([`tiles`]). Of these runs they merge pairs, or, where few elements are asked for, take the first ones of each, and
-//! sort these again as lines of their own.
+//! in the registers of a warp, which a network of shuffles sorts ([`warp`]); the warps of a block sort four times as many
+//! ([`block`]). Of a longer line all blocks sort the tiles ([`tiles`]), and of these runs they merge pairs. Where few elements are asked for, a warp goes through a line and holds
+//! the first ones ([`select`]); of few long lines it does so with a part of one, and with what is found in all parts.
 //!
 //! What equal elements come to follows from the [`Stages`]: by position, or as the wires of the network of
 //! [`NETWORK`] places lie, as the reference has it.
 
+mod block;
 mod pair;
+mod select;
 mod tiles;
 mod warp;
 mod words;
@@ -22,13 +24,16 @@ use crate::kernel::{Dim, ExprId, Kernel, KernelBuilder, Launch, ShuffleMode};
 use crate::num::DType;
 use crate::options::DeviceDesc;
 use crate::schedule::ArgClass;
+use block::{BLOCK_TILE, Team};
 use warp::{Line, Order};
 use words::{Item, Words};
 
 /// Elements that a warp sorts in its registers.
 const TILE: i64 = 1024;
-/// Where no more are asked for, runs hold only as many.
+/// Where no more are asked for, they are held while lines are read.
 const FEW: i64 = TILE / 4;
+/// Items of a line among which one warp finds the first ones in the end.
+const LAST: i64 = 4 * TILE;
 /// Warps of a block.
 const WARPS: i64 = share::SMALL.threads / LANES;
 
@@ -70,6 +75,10 @@ pub struct Shape {
 enum Room {
     /// A warp, of which each lane holds so many items.
     Warp { each: u32 },
+    /// A warp, of which each lane holds so many of the first items.
+    Select { each: u32 },
+    /// A block.
+    Block,
     /// All blocks all lines, tile by tile.
     Grid(Tiles),
 }
@@ -77,9 +86,11 @@ enum Room {
 /// How tiles are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Tiles {
+    /// Elements of a tile of the operand.
+    width: u32,
     /// Elements of a tile that are kept.
     run: u32,
-    /// How often those are sorted again as lines.
+    /// How often those are taken again as lines, of tiles of [`TILE`].
     rounds: u32,
     /// How often pairs of runs are merged.
     passes: u32,
@@ -141,23 +152,46 @@ pub(super) fn shape(device: &DeviceDesc, sort: Sort, dtype: DType, [lines, lengt
         return Err(Diagnostic::unsupported(code::OP_NOT_LOWERED, message).note("ask for them `sorted`"));
     }
     let form = words::Form::of(dtype, length);
-    if length <= TILE {
-        let each = (power_of_two(length) / LANES).max(1);
-        return Ok(Shape { form, room: Room::Warp { each: each as u32 }, stages });
-    }
-    let of_line = |elements: i64| (elements + TILE - 1) / TILE;
-    let tiles = of_line(length);
-    let blocks = share::SMALL.blocks(device, lines.saturating_mul(tiles) / WARPS);
-    let (run, rounds, passes) = if kept <= FEW {
-        // What one warp holds is sorted last of all.
-        let run = power_of_two(kept).max(LANES);
-        let runs = |tiles: &i64| (*tiles > 1).then(|| of_line(tiles * run));
-        (run, std::iter::successors(Some(of_line(tiles * run)), runs).count() - 1, 0)
+    // What lanes hold of the first items; a line of no more is sorted.
+    let run = power_of_two(kept).max(LANES);
+    let room = if kept <= FEW && length > run {
+        select(device, [lines, length], run)
+    } else if length <= TILE {
+        Room::Warp { each: (power_of_two(length) / LANES).max(1) as u32 }
+    } else if length <= BLOCK_TILE && stages != Stages::Gathered {
+        Room::Block
     } else {
-        (TILE, 0, power_of_two(tiles).trailing_zeros())
+        let blocks = share::SMALL.blocks(device, lines.saturating_mul(ceil_div(length, TILE)));
+        let passes = power_of_two(ceil_div(length, BLOCK_TILE)).trailing_zeros();
+        let run = BLOCK_TILE as u32;
+        Room::Grid(Tiles { width: run, run, rounds: 0, passes, blocks })
     };
-    let tiles = Tiles { run: run as u32, rounds: rounds as u32, passes, blocks };
-    Ok(Shape { form, room: Room::Grid(tiles), stages })
+    Ok(Shape { form, room, stages })
+}
+
+fn ceil_div(n: i64, by: i64) -> i64 {
+    (n + by - 1) / by
+}
+
+/// Who finds the first elements of lines, where so many items are held: a warp for each line if lines keep the device
+/// busy, else as many warps as run at once.
+fn select(device: &DeviceDesc, [lines, length]: [i64; 2], run: i64) -> Room {
+    let each = (run / LANES) as u32;
+    let warps = i64::from(share::SMALL.blocks(device, i64::MAX)) * WARPS;
+    let width = power_of_two(ceil_div(length, (warps / lines.max(1)).max(1))).max(TILE);
+    if width >= length || 2 * lines >= warps {
+        return Room::Select { each };
+    }
+    let tiles = ceil_div(length, width);
+    let mut items = tiles * run;
+    let mut rounds = 0;
+    while items > LAST {
+        items = ceil_div(items, TILE) * run;
+        rounds += 1;
+    }
+    let blocks = share::SMALL.blocks(device, ceil_div(lines.saturating_mul(tiles), WARPS));
+    // Wider ones are of lines whose positions are no `i32`.
+    Room::Grid(Tiles { width: width as u32, run: run as u32, rounds, passes: 0, blocks })
 }
 
 pub(super) fn kernel(template: &Template, sort: Sort, shape: Shape, class: &ArgClass) -> Result<Kernel> {
@@ -172,21 +206,27 @@ pub(super) fn kernel(template: &Template, sort: Sort, shape: Shape, class: &ArgC
     let is_position = template.outputs.iter().map(|output| sort.is_argsort() || output.result == 1).collect();
     let words = Words { form: shape.form, dtype, descending: sort.descending };
     let each = match shape.room {
-        Room::Warp { each } => each.into(),
-        Room::Grid(_) => TILE / LANES,
+        Room::Warp { each } | Room::Select { each } => each.into(),
+        Room::Block => TILE / LANES,
+        Room::Grid(Tiles { run, .. }) => i64::from(run).min(TILE) / LANES,
     };
     let (lane, warp) = (share::thread(&mut b, Dim::X), share::thread(&mut b, Dim::Y));
     let line = Line { words, items: words.local(&mut b, each), each, lane };
     let sorter = Sorter { walk, line, kept, is_position, stages: shape.stages };
     let (lanes, warps, one) = (b.int(LANES), b.int(WARPS), b.int(1));
     let (blocks, cooperative) = match shape.room {
-        Room::Warp { .. } => {
+        Room::Warp { .. } | Room::Select { .. } => {
             let first = share::block(&mut b);
             let first = b.exprs().mul(first, warps);
             let row = b.exprs().add(first, warp);
             let row = b.let_("row", row);
-            sorter.one_line(&mut b, row);
+            sorter.one_line(&mut b, row, matches!(shape.room, Room::Select { .. }));
             (b.exprs().ceil_div(sorter.walk.rows, warps), false)
+        }
+        Room::Block => {
+            let row = share::block(&mut b);
+            sorter.by_block(&mut b, row, warp);
+            (sorter.walk.rows, false)
         }
         Room::Grid(tiles) => {
             let thread = b.exprs().mul(warp, lanes);
@@ -214,50 +254,52 @@ struct Sorter {
 }
 
 impl Sorter {
-    /// Sorts a line that fits the registers of a warp.
-    fn one_line(&self, b: &mut KernelBuilder, row: ExprId) {
+    /// Sorts a line that fits the registers of a warp, or finds the first of its elements.
+    fn one_line(&self, b: &mut KernelBuilder, row: ExprId, is_few: bool) {
         let is_row = b.exprs().lt(row, self.walk.rows);
         let starts = self.walk.starts(b, row);
         let zero = b.int(0);
-        self.load(b, zero, is_row, starts[0]);
-        if self.stages != Stages::Wired {
-            self.line.sort(b);
+        if is_few {
+            let all = [zero, self.walk.from.length];
+            self.select(b, all, is_row, |b, along| self.element(b, starts[0], along));
+        } else {
+            self.load(b, zero, is_row, starts[0]);
+            if self.stages != Stages::Wired {
+                self.line.sort(b);
+            }
         }
         self.finish(b, is_row, &starts);
     }
 
-    /// The elements of a line from one of them on, as many as there are and registers hold.
-    fn load(&self, b: &mut KernelBuilder, first: ExprId, is_row: ExprId, start: ExprId) {
-        self.fill(b, |b, at| {
-            let along = b.exprs().add(first, at);
-            let is_inside = b.exprs().lt(along, self.walk.from.length);
-            (b.exprs().and(is_row, is_inside), move |b: &mut KernelBuilder| {
-                let ahead = b.exprs().mul(along, self.walk.from.step);
-                let index = b.exprs().add(start, ahead);
-                let bits = b.load("x", self.walk.from.buffer, index);
-                self.line.words.item(b, bits, along)
-            })
+    /// Sorts a line that fits the registers of a block.
+    fn by_block(&self, b: &mut KernelBuilder, row: ExprId, warp: ExprId) {
+        let team = Team::new(b, self.line.words, warp);
+        let is_row = b.exprs().lt(row, self.walk.rows);
+        let starts = self.walk.starts(b, row);
+        let first = team.first(b);
+        self.load(b, first, is_row, starts[0]);
+        team.sort(b, &self.line);
+        team.each_in_order(b, &self.line, |b, at, item| {
+            let at = b.exprs().add(first, at);
+            self.write(b, is_row, &starts, at, item);
         });
     }
 
-    /// Fills registers, neighbouring lanes with neighbouring items; where there is none, with nothing.
-    fn fill<F: FnOnce(&mut KernelBuilder) -> Item>(
-        &self,
-        b: &mut KernelBuilder,
-        item: impl FnOnce(&mut KernelBuilder, ExprId) -> (ExprId, F),
-    ) {
-        let lanes = b.int(LANES);
-        self.line.each(b, |b, j| {
-            let before = b.exprs().mul(j, lanes);
-            let at = b.exprs().add(before, self.line.lane);
-            let nothing = self.line.words.nothing(b);
-            self.line.set(b, j, nothing);
-            let (is_some, read) = item(b, at);
-            b.if_(is_some, |b| {
-                let item = read(b);
-                self.line.set(b, j, item);
-            });
+    /// The elements of a line from one of them on, as many as there are and registers hold.
+    fn load(&self, b: &mut KernelBuilder, first: ExprId, is_row: ExprId, start: ExprId) {
+        self.line.fill(b, |b, at| {
+            let along = b.exprs().add(first, at);
+            let is_inside = b.exprs().lt(along, self.walk.from.length);
+            (b.exprs().and(is_row, is_inside), move |b: &mut KernelBuilder| self.element(b, start, along))
         });
+    }
+
+    /// An element of a line that starts somewhere.
+    fn element(&self, b: &mut KernelBuilder, start: ExprId, along: ExprId) -> Item {
+        let ahead = b.exprs().mul(along, self.walk.from.step);
+        let index = b.exprs().add(start, ahead);
+        let bits = b.load("x", self.walk.from.buffer, index);
+        self.line.words.item(b, bits, along)
     }
 
     /// Brings a line that is sorted into its final order, and writes its first elements.
@@ -335,8 +377,10 @@ impl std::fmt::Display for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.room {
             Room::Warp { each } => write!(f, "warp items {each}")?,
-            Room::Grid(Tiles { run, rounds, passes, blocks }) => {
-                write!(f, "grid run {run} rounds {rounds} passes {passes} blocks {blocks}")?;
+            Room::Select { each } => write!(f, "select items {each}")?,
+            Room::Block => f.write_str("block")?,
+            Room::Grid(Tiles { width, run, rounds, passes, blocks }) => {
+                write!(f, "grid tile {width} run {run} rounds {rounds} passes {passes} blocks {blocks}")?;
             }
         }
         f.write_str(match self.form {

@@ -1,12 +1,13 @@
 //! Lines that no warp holds: their tiles become runs of a workspace, all blocks together.
 //!
-//! Where few elements are asked for, a run is the first ones of its tile, and the runs of a line are one that is sorted
-//! again in tiles, until one warp holds all. Else each pass merges two neighbouring runs into one of another workspace, by
+//! Where few elements are asked for, a run is the first ones of its tile, and of the runs of a line the first ones are found
+//! in the same way, until one warp goes through all that is left. Else each pass merges two neighbouring runs into one of another workspace, by
 //! tiles of the latter: what a tile is made of follows from how many items of the first run come before its start and
 //! before its end ([`pair`]). A merged run holds no more than the elements that are kept; what lies behind them is
 //! anything.
 
 use super::super::share::{Share, as_data, as_index};
+use super::block::{BLOCK_TILE, Team};
 use super::pair::Pair;
 use super::words::{Item, Items};
 use super::{Sorter, Stages, TILE, Tiles, WARPS};
@@ -20,8 +21,7 @@ pub(super) struct Sheet<'a> {
     warp: ExprId,
     /// From each line to the next in a workspace.
     pub(super) stride: ExprId,
-    /// A tile that is merged, and the two splits that it starts and ends with.
-    shared: Items,
+    /// The two splits that a tile that is merged starts and ends with.
     found_splits: BufId,
     /// What a thread has found so far, and how far it looks.
     found: BufId,
@@ -30,33 +30,37 @@ pub(super) struct Sheet<'a> {
 
 /// Emits the sort of all lines.
 pub(super) fn emit(sorter: &Sorter, b: &mut KernelBuilder, tiles: Tiles, share: &Share, warp: ExprId) {
-    let (run, width) = (b.int(tiles.run.into()), b.int(TILE));
+    let (run, width) = (b.int(tiles.run.into()), b.int(tiles.width.into()));
     let of_line = b.exprs().ceil_div(sorter.walk.from.length, width);
     let is_few = tiles.passes == 0;
     let mut count = if is_few { b.exprs().mul(of_line, run) } else { sorter.walk.from.length };
     let all = b.exprs().mul(sorter.walk.rows, count);
     let runs = ["runs", "more_runs"].map(|name| sorter.line.words.workspace(b, name, all));
     let (found, step) = (b.local("found", DType::I32, 1), b.local("step", DType::I32, 1));
-    let shared = sorter.line.words.shared(b, if is_few { 1 } else { TILE });
     let found_splits = b.shared("splits", DType::I32, 2, 16);
-    let sheet = Sheet { sorter, share, warp, stride: count, shared, found_splits, found, step };
-    sheet.tiles(b, runs[0], of_line, run);
-    b.sync(Scope::Grid);
+    let sheet = Sheet { sorter, share, warp, stride: count, found_splits, found, step };
     let mut from = 0;
+    if is_few {
+        sheet.first_ones(b, runs[0], [of_line, width, run]);
+    } else {
+        let team = Team::new(b, sorter.line.words, warp);
+        sheet.tiles(b, &team, runs[0], of_line);
+        for pass in 0..tiles.passes {
+            b.sync(Scope::Grid);
+            sheet.merge(b, &team, runs[from], runs[1 - from], BLOCK_TILE << pass);
+            from = 1 - from;
+        }
+    }
+    b.sync(Scope::Grid);
     for _ in 0..tiles.rounds {
         count = sheet.round(b, [runs[from], runs[1 - from]], count, run);
         b.sync(Scope::Grid);
         from = 1 - from;
     }
-    for pass in 0..tiles.passes {
-        sheet.merge(b, runs[from], runs[1 - from], TILE << pass);
-        b.sync(Scope::Grid);
-        from = 1 - from;
-    }
     match sorter.stages {
         Stages::Ordered | Stages::Wired if !is_few => sheet.write(b, runs[from]),
-        _ if is_few => sheet.finish(b, runs[from], count),
-        _ => sheet.finish(b, runs[from], sorter.kept),
+        _ if is_few => sheet.finish(b, runs[from], count, is_few),
+        _ => sheet.finish(b, runs[from], sorter.kept, is_few),
     }
 }
 
@@ -97,23 +101,47 @@ impl Sheet<'_> {
         self.sorter.line.words.store(b, to, slot, item, CacheHint::Global);
     }
 
-    /// Sorts each tile of the operand into a run.
-    fn tiles(&self, b: &mut KernelBuilder, to: Items, of_line: ExprId, run: ExprId) {
+    /// Makes a run of the first ones of each tile of the operand.
+    fn first_ones(&self, b: &mut KernelBuilder, to: Items, [of_line, width, run]: [ExprId; 3]) {
         let sorter = self.sorter;
         self.by_warps(b, of_line, |b, row, number, is_one| {
-            let width = b.int(TILE);
             let first = b.exprs().mul(number, width);
             let first = b.let_("first", first);
             let starts = sorter.walk.starts(b, row);
-            sorter.load(b, first, is_one, starts[0]);
-            sorter.line.sort(b);
-            let end = b.exprs().mul(of_line, run);
-            let end = b.exprs().index(IndexOp::Min, end, self.stride);
-            self.put_run(b, to, [row, number, run], [is_one, end]);
+            let end = b.exprs().add(first, width);
+            let end = b.exprs().index(IndexOp::Min, end, sorter.walk.from.length);
+            sorter.select(b, [first, end], is_one, |b, along| sorter.element(b, starts[0], along));
+            self.put_run(b, to, [row, number, run], is_one);
         });
     }
 
-    /// Sorts each tile of what runs hold, so many items of each line, into a run; how many items these hold.
+    /// Sorts each tile of the operand into a run.
+    fn tiles(&self, b: &mut KernelBuilder, team: &Team, to: Items, of_line: ExprId) {
+        let sorter = self.sorter;
+        let all = b.exprs().mul(sorter.walk.rows, of_line);
+        self.share.by_blocks(b, all, |b, tile, is_one| {
+            let (row, number) = (b.exprs().div(tile, of_line), b.exprs().rem(tile, of_line));
+            let row = b.let_("row", row);
+            let (width, part) = (b.int(BLOCK_TILE), team.first(b));
+            let first = b.exprs().mul(number, width);
+            let first = b.exprs().add(first, part);
+            let first = b.let_("first", first);
+            let starts = sorter.walk.starts(b, row);
+            sorter.load(b, first, is_one, starts[0]);
+            team.sort(b, &sorter.line);
+            team.each_in_order(b, &sorter.line, |b, at, item| {
+                let along = b.exprs().add(first, at);
+                let is_inside = b.exprs().lt(along, self.stride);
+                let is_written = b.exprs().and(is_one, is_inside);
+                b.if_(is_written, |b| {
+                    let slot = self.slot(b, row, along);
+                    self.put(b, to, slot, item);
+                });
+            });
+        });
+    }
+
+    /// Makes a run of the first ones of each tile of what runs hold, so many items of each line; how many items these hold.
     fn round(&self, b: &mut KernelBuilder, [from, to]: [Items; 2], count: ExprId, run: ExprId) -> ExprId {
         let width = b.int(TILE);
         let of_line = b.exprs().ceil_div(count, width);
@@ -121,16 +149,25 @@ impl Sheet<'_> {
         self.by_warps(b, of_line, |b, row, number, is_one| {
             let first = b.exprs().mul(number, width);
             let first = b.let_("first", first);
-            self.load(b, from, row, first, [is_one, count]);
-            self.sorter.line.sort(b);
-            self.put_run(b, to, [row, number, run], [is_one, left]);
+            let end = b.exprs().add(first, width);
+            let end = b.exprs().index(IndexOp::Min, end, count);
+            self.select(b, from, row, [first, end], is_one);
+            self.put_run(b, to, [row, number, run], is_one);
         });
         left
     }
 
+    /// Finds the first ones of a line's items from one up to another.
+    fn select(&self, b: &mut KernelBuilder, from: Items, row: ExprId, range: [ExprId; 2], is_one: ExprId) {
+        self.sorter.select(b, range, is_one, |b, at| {
+            let slot = self.slot(b, row, at);
+            self.read(b, from, slot)
+        });
+    }
+
     /// Fills registers with items of a line from one of them on, of which there are so many.
     fn load(&self, b: &mut KernelBuilder, from: Items, row: ExprId, first: ExprId, [is_one, count]: [ExprId; 2]) {
-        self.sorter.fill(b, |b, at| {
+        self.sorter.line.fill(b, |b, at| {
             let at = b.exprs().add(first, at);
             let is_inside = b.exprs().lt(at, count);
             (b.exprs().and(is_one, is_inside), move |b: &mut KernelBuilder| {
@@ -140,20 +177,16 @@ impl Sheet<'_> {
         });
     }
 
-    /// Writes the first items of a sorted tile to its run, of those that a line has.
-    fn put_run(&self, b: &mut KernelBuilder, to: Items, [row, number, run]: [ExprId; 3], [is_one, end]: [ExprId; 2]) {
+    /// Writes the first items of a tile, which a warp holds in order, to its run.
+    fn put_run(&self, b: &mut KernelBuilder, to: Items, [row, number, run]: [ExprId; 3], is_one: ExprId) {
         let line = &self.sorter.line;
         let each = b.int(line.each);
         let own = b.exprs().mul(line.lane, each);
         let first = b.exprs().mul(number, run);
         line.each(b, |b, j| {
             let at = b.exprs().add(own, j);
-            let is_of_run = b.exprs().lt(at, run);
             let along = b.exprs().add(first, at);
-            let is_inside = b.exprs().lt(along, end);
-            let is_written = b.exprs().and(is_one, is_of_run);
-            let is_written = b.exprs().and(is_written, is_inside);
-            b.if_(is_written, |b| {
+            b.if_(is_one, |b| {
                 let item = line.get(b, j);
                 let slot = self.slot(b, row, along);
                 self.put(b, to, slot, item);
@@ -162,7 +195,7 @@ impl Sheet<'_> {
     }
 
     /// Merges runs of a length with their neighbours, block by block a tile of what comes of it.
-    fn merge(&self, b: &mut KernelBuilder, from: Items, to: Items, length: i64) {
+    fn merge(&self, b: &mut KernelBuilder, team: &Team, from: Items, to: Items, length: i64) {
         let width = b.int(TILE);
         let of_line = b.exprs().ceil_div(self.stride, width);
         let all = b.exprs().mul(self.sorter.walk.rows, of_line);
@@ -179,7 +212,7 @@ impl Sheet<'_> {
             let end = b.exprs().ternary(TernaryOp::Where, is_one, end, zero);
             let end = b.let_("end", end);
             let (start, stop) = self.splits(b, &pair, [place, end]);
-            self.merge_tile(b, &pair, to, [start, stop, end]);
+            self.merge_tile(b, team, &pair, to, [start, stop, end]);
         });
     }
 
@@ -206,7 +239,7 @@ impl Sheet<'_> {
 
     /// Merges what a tile is made of: items of both runs lie one after the other in shared memory, and each is written
     /// behind those of the other run that come before it.
-    fn merge_tile(&self, b: &mut KernelBuilder, pair: &Pair, to: Items, [start, stop, end]: [ExprId; 3]) {
+    fn merge_tile(&self, b: &mut KernelBuilder, team: &Team, pair: &Pair, to: Items, [start, stop, end]: [ExprId; 3]) {
         let words = self.sorter.line.words;
         let count = b.exprs().sub(end, pair.place);
         let own = b.exprs().sub(stop, start);
@@ -230,16 +263,16 @@ impl Sheet<'_> {
             let behind = b.exprs().add(pair.run, behind);
             let from = b.exprs().ternary(TernaryOp::Where, is_own, ahead, behind);
             let item = pair.read(b, from);
-            words.store(b, self.shared, at, item, CacheHint::Default);
+            words.store(b, team.shared, at, item, CacheHint::Default);
         });
         b.sync(Scope::Block);
         each_item(b, &mut |b, at, is_own| {
-            let item = words.load(b, self.shared, at, CacheHint::Default);
+            let item = words.load(b, team.shared, at, CacheHint::Default);
             let zero = b.int(0);
             let first = b.exprs().ternary(TernaryOp::Where, is_own, own, zero);
             let rest = b.exprs().sub(count, own);
             let others = b.exprs().ternary(TernaryOp::Where, is_own, rest, own);
-            let before = self.count_before(b, [first, others], item);
+            let before = self.count_before(b, team.shared, [first, others], item);
             let place = b.exprs().sub(at, own);
             let place = b.exprs().ternary(TernaryOp::Where, is_own, at, place);
             let place = b.exprs().add(place, before);
@@ -252,7 +285,7 @@ impl Sheet<'_> {
     }
 
     /// How many items in shared memory from one on, of so many that are in order, come before an item.
-    fn count_before(&self, b: &mut KernelBuilder, [first, count]: [ExprId; 2], item: Item) -> ExprId {
+    fn count_before(&self, b: &mut KernelBuilder, among: Items, [first, count]: [ExprId; 2], item: Item) -> ExprId {
         let (zero, one) = (b.int(0), b.int(1));
         let [none, widest, two] = [0, TILE, 2].map(|value| b.exprs().value(Value::Int(value), DType::I32));
         b.store(self.found, zero, none);
@@ -260,7 +293,7 @@ impl Sheet<'_> {
         let count = as_data(b, count, DType::I32);
         let count = b.let_("count", count);
         let steps = b.int(i64::from(TILE.ilog2()) + 1);
-        b.count("halving", steps, Unroll::No, |b, _| {
+        b.count("halving", steps, Unroll::Full, |b, _| {
             let (found, step) = (b.load("found", self.found, zero), b.load("step", self.step, zero));
             let next = b.exprs().binary(BinaryOp::Add, found, step);
             let next = b.let_("next", next);
@@ -271,7 +304,7 @@ impl Sheet<'_> {
                 let at = as_index(b, next);
                 let at = b.exprs().sub(at, one);
                 let at = b.exprs().add(first, at);
-                let other = self.sorter.line.words.load(b, self.shared, at, CacheHint::Default);
+                let other = self.sorter.line.words.load(b, among, at, CacheHint::Default);
                 let is_before = self.sorter.line.words.is_before(b, other, item);
                 b.if_(is_before, |b| b.store(self.found, zero, next));
             });
@@ -292,13 +325,18 @@ impl Sheet<'_> {
         });
     }
 
-    /// Sorts what runs hold of each line, so many items, and brings them into their final order.
-    fn finish(&self, b: &mut KernelBuilder, from: Items, count: ExprId) {
+    /// Sorts what runs hold of each line, so many items, or finds the first of them, and brings them into their final
+    /// order.
+    fn finish(&self, b: &mut KernelBuilder, from: Items, count: ExprId, is_few: bool) {
         let one = b.int(1);
         self.by_warps(b, one, |b, row, _, is_row| {
             let zero = b.int(0);
-            self.load(b, from, row, zero, [is_row, count]);
-            self.sorter.line.sort(b);
+            if is_few {
+                self.select(b, from, row, [zero, count], is_row);
+            } else {
+                self.load(b, from, row, zero, [is_row, count]);
+                self.sorter.line.sort(b);
+            }
             let starts = self.sorter.walk.starts(b, row);
             self.sorter.finish(b, is_row, &starts);
         });

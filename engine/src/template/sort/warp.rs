@@ -50,17 +50,41 @@ impl Line {
         b.count("j", each, Unroll::Full, body);
     }
 
+    /// Fills registers, neighbouring lanes with neighbouring items; where there is none, with nothing.
+    pub(super) fn fill<F: FnOnce(&mut KernelBuilder) -> Item>(
+        &self,
+        b: &mut KernelBuilder,
+        item: impl FnOnce(&mut KernelBuilder, ExprId) -> (ExprId, F),
+    ) {
+        let lanes = b.int(LANES);
+        self.each(b, |b, j| {
+            let before = b.exprs().mul(j, lanes);
+            let at = b.exprs().add(before, self.lane);
+            let nothing = self.words.nothing(b);
+            self.set(b, j, nothing);
+            let (is_some, read) = item(b, at);
+            b.if_(is_some, |b| {
+                let item = read(b);
+                self.set(b, j, item);
+            });
+        });
+    }
+
     /// Sorts the line by key and position.
     pub(super) fn sort(&self, b: &mut KernelBuilder) {
         let mut block = 2;
         while block <= LANES * self.each {
             self.mirror(b, block);
-            let mut distance = block / 4;
-            while distance > 0 {
-                self.halve(b, distance);
-                distance /= 2;
-            }
+            self.halve_all(b, block / 4);
             block *= 2;
+        }
+    }
+
+    /// Compares each item with the one at a distance, at half of it, and so on.
+    pub(super) fn halve_all(&self, b: &mut KernelBuilder, mut distance: i64) {
+        while distance > 0 {
+            self.halve(b, distance);
+            distance /= 2;
         }
     }
 
@@ -218,7 +242,9 @@ impl Line {
     /// Orders the items, of which the line has so many and is sorted, by position, but those whose keys equal that of the
     /// last one behind the others. The keys are lost.
     pub(super) fn gather(&self, b: &mut KernelBuilder, kept: ExprId) {
-        let last = self.key_at(b, kept);
+        let last = self.item_before(b, kept);
+        let last = self.words.key(b, last);
+        let last = b.let_("last", last);
         let [zero, one] = [0, 1].map(|n| b.exprs().value(Value::Int(n), DType::I32));
         let each = b.int(self.each);
         let first = b.exprs().mul(self.lane, each);
@@ -238,8 +264,8 @@ impl Line {
         self.sort(b);
     }
 
-    /// The key of the last of so many items.
-    fn key_at(&self, b: &mut KernelBuilder, count: ExprId) -> ExprId {
+    /// The last of so many items of the line.
+    pub(super) fn item_before(&self, b: &mut KernelBuilder, count: ExprId) -> Item {
         let (zero, one, each) = (b.int(0), b.int(1), b.int(self.each));
         let last = b.exprs().sub(count, one);
         let (lane, number) = (b.exprs().div(last, each), b.exprs().rem(last, each));
@@ -252,8 +278,6 @@ impl Line {
             let is_last = b.exprs().binary(BinaryOp::Eq, number, j);
             b.if_(is_last, |b| found.set(b, zero, item));
         });
-        let item = found.get(b, zero);
-        let key = self.words.key(b, item);
-        b.let_("last", key)
+        found.get(b, zero)
     }
 }
