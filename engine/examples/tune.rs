@@ -1,9 +1,9 @@
 //! Times on the GPU the ways in which a heuristic could schedule fusions of rows.
 //!
-//! `tune NVRTC_FOLDER FUSIONS CHOICES MxN...`: FUSIONS is a file of fusions whose
-//! inputs are `[m, n]`, `[m, 1]` or `[n]`. For each of them and each size, the first CHOICES
-//! ways are tried in the order of the heuristic's costs (`norm.choice` and the like), and a line
-//! of CSV tells each: time, share of a copy of the same bytes, registers, bytes
+//! `tune NVRTC_FOLDER FUSIONS CHOICES [NAME=VALUE...] MxN...`: FUSIONS is a file of fusions whose
+//! inputs are `[m, n]`, `[m, 1]` or `[n]`; a tuning parameter NAME is VALUE in all ways. For each
+//! of them and each size, the first CHOICES ways are tried in the order of the heuristic's costs
+//! (`norm.choice` and the like), and a line of CSV tells each: time, share of a copy of the same bytes, registers, bytes
 //! spilled, and the elements by which the first output differs from the first
 //! way's. Compiles on several threads, as far as NVRTC does; times one kernel at a time.
 
@@ -32,6 +32,8 @@ const COMPARED: usize = 1 << 18;
 /// A fusion at one size.
 struct Workload<'a> {
     fusion: &'a Fusion,
+    /// What all ways have in common.
+    settings: &'a [(String, i64)],
     size: [i64; 2],
     args: Vec<ArgMeta>,
 }
@@ -46,11 +48,11 @@ struct Candidate {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [folder, file, choices, sizes @ ..] = arguments.as_slice() else {
-        eprintln!("usage: tune NVRTC_FOLDER FUSIONS CHOICES MxN...");
+    let [folder, file, choices, others @ ..] = arguments.as_slice() else {
+        eprintln!("usage: tune NVRTC_FOLDER FUSIONS CHOICES [NAME=VALUE...] MxN...");
         std::process::exit(2);
     };
-    if let Err(error) = run(folder, file, choices, sizes) {
+    if let Err(error) = run(folder, file, choices, others) {
         eprintln!("{error}");
         std::process::exit(1);
     }
@@ -60,14 +62,16 @@ fn user(message: String) -> Box<Diagnostic> {
     Diagnostic::user(code::TUNING, message)
 }
 
-fn run(folder: &str, file: &str, choices: &str, sizes: &[String]) -> Result<()> {
+fn run(folder: &str, file: &str, choices: &str, others: &[String]) -> Result<()> {
     let source = std::fs::read_to_string(file).map_err(|error| user(format!("{file}: {error}")))?;
     let parsed = text::parse(&source).map_err(|mut errors| Box::new(errors.remove(0)))?;
     let choices = choices.parse().map_err(|_| user(format!("`{choices}` is no number of choices")))?;
-    let sizes = sizes.iter().map(|size| parse_size(size)).collect::<Result<Vec<_>>>()?;
+    let (settings, sizes): (Vec<&String>, Vec<&String>) = others.iter().partition(|word| word.contains('='));
+    let settings = settings.into_iter().map(|word| parse_setting(word)).collect::<Result<Vec<_>>>()?;
+    let sizes = sizes.into_iter().map(|size| parse_size(size)).collect::<Result<Vec<_>>>()?;
     let workloads: Vec<Workload<'_>> = sizes
         .iter()
-        .flat_map(|size| parsed.fusions.iter().map(|parsed| workload(&parsed.fusion, *size)))
+        .flat_map(|size| parsed.fusions.iter().map(|parsed| workload(&parsed.fusion, &settings, *size)))
         .collect::<Result<_>>()?;
     let device = Device::open(0)?;
     let search = nvrtc::NvrtcSearch { path: None, folders: vec![folder.into()] };
@@ -86,12 +90,17 @@ fn run(folder: &str, file: &str, choices: &str, sizes: &[String]) -> Result<()> 
     Ok(())
 }
 
+fn parse_setting(word: &str) -> Result<(String, i64)> {
+    let setting = word.split_once('=').and_then(|(name, value)| Some((name.to_string(), value.parse().ok()?)));
+    setting.ok_or_else(|| user(format!("`{word}` is no setting NAME=VALUE")))
+}
+
 fn parse_size(size: &str) -> Result<[i64; 2]> {
     let sizes = size.split_once('x').and_then(|(m, n)| Some([m.parse().ok()?, n.parse().ok()?]));
     sizes.ok_or_else(|| user(format!("`{size}` is no size MxN")))
 }
 
-fn workload(fusion: &Fusion, size: [i64; 2]) -> Result<Workload<'_>> {
+fn workload<'a>(fusion: &'a Fusion, settings: &'a [(String, i64)], size: [i64; 2]) -> Result<Workload<'a>> {
     let args = fusion.input_tensors().map(|(_, tensor)| {
         let data = &fusion.tensors[tensor];
         let rank = data.axes.len().min(2);
@@ -99,7 +108,7 @@ fn workload(fusion: &Fusion, size: [i64; 2]) -> Result<Workload<'_>> {
         let sizes: Vec<i64> = data.axes.iter().zip(&size[2 - rank..]).map(of).collect();
         ArgMeta::Tensor(TensorMeta::contiguous(data.dtype, &sizes))
     });
-    Ok(Workload { fusion, size, args: args.collect() })
+    Ok(Workload { fusion, settings, size, args: args.collect() })
 }
 
 /// Compiles the first choices of all workloads, each different one once, on all
@@ -141,9 +150,10 @@ fn compile_one(
     workload: usize,
     choice: usize,
 ) -> Option<Candidate> {
-    let Workload { fusion, args, .. } = &workloads[workload];
+    let Workload { fusion, settings, args, .. } = &workloads[workload];
     let scheduled = |choice: usize| {
-        let tuning = CHOICES.map(|name| (name.to_string(), choice as i64)).into();
+        let choices = CHOICES.map(|name| (name.to_string(), choice as i64));
+        let tuning = choices.into_iter().chain(settings.iter().cloned()).collect();
         let options = Options { tuning, ..Options::default() };
         let cx = CompileCx { options: &options, device: device.desc(), trace: &NoTrace };
         compile_fusion(&cx, fusion, args, &vec![16; args.len()])

@@ -12,7 +12,7 @@ use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
 use super::recompute::recompute;
 use super::residency::{ElementBytes, Holding, Loads, Model, Packing, Parameters, element_bytes, is_load};
-use super::row_choice::{Choice, MAX_PER_THREAD, RowShape, choose_rows, tiles};
+use super::row_choice::{Choice, MAX_PER_THREAD, RowShape, choose_rows, fits_a_warp, tiles};
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
     BlockShape, Caching, RowLoop, bind_rows, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all,
@@ -187,6 +187,12 @@ pub(super) fn reads_again(problem: &Problem<'_>, scheduled: &ScheduledFusion) ->
     let model = model(problem, &shape)?;
     let choice = choose_rows(problem.cx, &model, &shape);
     Ok(model.parameters > 0 && choice.is_some_and(|choice| choice.holding.loads == Loads::Reload))
+}
+
+/// Whether threads of a warp hold a row by whole vectors, and its parameters by such, too.
+pub(super) fn reads_parameters_by_vectors(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> bool {
+    let is_held = problem.summary.structure.persistent && count_parameters(problem.summary) > 0;
+    is_held && rows_of(problem, scheduled).is_ok_and(|rows| fits_a_warp(problem.cx, &rows.shape))
 }
 
 /// Chooses for the given sizes.

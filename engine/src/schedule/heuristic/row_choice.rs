@@ -43,6 +43,12 @@ const MOST_OF_A_PART: i64 = 12;
 const MOST_ALONE: i64 = 4;
 const MUCH_OF_SUMS: i64 = 28;
 
+/// Rows with which blocks of several of them are enough where only idle threads speak for that.
+const MANY_ROWS: i64 = 4096;
+
+/// One vector in so many that may be missing where a row is whole vectors of a warp's threads.
+const MOST_IDLE: i64 = 8;
+
 /// Threads of a multiprocessor below which nobody computes while one waits for its
 /// own results.
 const FEW_THREADS: i64 = 768;
@@ -150,13 +156,23 @@ pub(super) fn tiles(cx: &CompileCx<'_>, shape: &RowShape) -> Vec<RowTile> {
 }
 
 /// The fewest threads of a warp that hold a row in so many vectors each, and twice as many of them where that is
-/// a part of a warp, too; where rows may share warps: those at odd places, where each thread has ends of a row to test, so that fewer of them have. Without other
-/// rows a row has a whole warp.
+/// a part of a warp, too; where rows may share warps: those at odd places, where each thread has ends of a row to test, so that
+/// fewer of them have, and many whose vectors leave threads of whole warps idle. Without other rows a row has a whole warp.
 fn parts_of_a_warp(shape: &RowShape, most: i64) -> impl Iterator<Item = RowTile> {
-    let shares = shape.has_rows && shape.shifted;
+    let is_round = if shape.vectors < WARP { shape.vectors.count_ones() == 1 } else { shape.vectors % WARP == 0 };
+    let shares = shape.has_rows && (shape.shifted || !is_round && shape.rows >= MANY_ROWS);
     let parts = [4, 8, 16].into_iter().filter(move |threads| shares && *threads < shape.vectors);
     let parts = parts.map(|threads| RowTile { threads, batch: ceil_div(shape.vectors, threads) });
     parts.filter(move |tile| tile.batch <= most).take(2)
+}
+
+/// Whether a warp or a part of one has a row of whole vectors, of which almost all its threads have equally many.
+pub(super) fn fits_a_warp(cx: &CompileCx<'_>, shape: &RowShape) -> bool {
+    let is_even = |tile: RowTile| {
+        let idle = tile.threads * tile.batch - shape.vectors;
+        (2..=WARP).contains(&tile.threads) && idle * MOST_IDLE <= shape.vectors
+    };
+    !shape.shifted && shape.vectors * shape.vector == shape.row && tiles(cx, shape).into_iter().any(is_even)
 }
 
 /// A choice with its cost: whether it lacks registers, and thousandths of the time

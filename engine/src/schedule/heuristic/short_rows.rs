@@ -5,11 +5,14 @@
 //! memory and a tile in shared memory, by vectors at multiples of their size, and a few threads, or one, take a row from
 //! there, element by element. The length of a row is a constant of the kernel.
 //!
+//! What is the same for all rows is read element by element, too, by every row. Where a row is whole vectors that a few threads
+//! share evenly, they hold it without a tile, and such parameters come by vectors (`norm_inner`).
+//!
 //! In: fusions in which all tensors with all dimensions are dense, and end with the dimensions that are reduced.
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
-use super::norm_inner::is_cheap;
+use super::norm_inner::{is_cheap, reads_parameters_by_vectors};
 use super::recompute::recompute;
 use super::shared_tile::{BANKS_BYTES, MAX_SHARED, WORD_BYTES, extent_of, pass_input};
 use super::summary::{GlobalTensor, Summary};
@@ -132,6 +135,9 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<ShortRow
     let is_round = row % vector == 0 && row.count_ones() == 1;
     if !is_short || is_round || rows < tuned(options, "short_rows.least", LEAST_ROWS) {
         return Err(format!("{rows} rows of {row} elements are few, or not short, or divide among threads"));
+    }
+    if reads_parameters_by_vectors(problem, scheduled) {
+        return Err("threads hold a row by whole vectors, and its parameters".to_string());
     }
     let bytes: i64 = whole.iter().map(|tensor| tensor.bytes).sum();
     let widest = whole.iter().map(|tensor| tensor.bytes).max().unwrap_or(1);
@@ -304,7 +310,29 @@ impl Moves {
 
 #[cfg(test)]
 mod tests {
+    use super::super::choose::tests::planned_of;
     use super::*;
+    use crate::num::DType;
+
+    #[test]
+    fn rows_of_whole_vectors_with_parameters_need_no_tile() {
+        let check = |body: &str, row: i64, wanted: [&str; 2]| {
+            let text = format!("fusion @f(%x: bf16[?, ?], %w: bf16[?]) {{\n  {body}\n}}");
+            let planned = planned_of(&text, &[(DType::BF16, &[100_000, row]), (DType::BF16, &[row])]);
+            let planned = planned.expect("it is scheduled");
+            assert_eq!(planned.scheduler, wanted[0], "{row}");
+            assert!(planned.params_text.contains(wanted[1]), "{row}: {}", planned.params_text);
+        };
+        let norm = "%0 = rms_norm %x, %w eps(1e-6)\n  %out = cast %0 bf16\n  return %out";
+        check(norm, 384, ["inner_persistent", "vector 8 batch 3 threads 16x8"]);
+        check(norm, 96, ["inner_persistent", "vector 8 batch 3 threads 4x32"]);
+        check(norm, 160, ["inner_persistent", "vector 8 batch 5 threads 4x32"]);
+        // Of ten vectors a fifth of the threads would have none.
+        check(norm, 80, ["short_rows", "rows of 80"]);
+        check(norm, 383, ["short_rows", "rows of 383"]);
+        // Without parameters a tile costs little.
+        check("%0 = softmax %x axis(1)\n  %out = cast %0 bf16\n  return %out", 384, ["short_rows", "rows of 384"]);
+    }
 
     #[test]
     fn threads_meet_in_banks_where_rows_are_as_long_as_those() {
