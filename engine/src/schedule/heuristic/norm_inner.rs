@@ -255,6 +255,7 @@ fn model<'a>(problem: &Problem<'a>, shape: &RowShape) -> Result<Model<'a>> {
         device: problem.cx.device,
         bytes: if shape.vector > 1 && !shape.shifted { converted } else { apart },
         as_in_memory: None,
+        squeezed_bytes: if shape.vector > 1 { as_in_memory.early } else { apart.early },
         shifted: shape.shifted,
         masked: false,
         tensors: summary.globals.len() as i64,

@@ -41,6 +41,8 @@ const FIXED_RANDOM: i64 = 24;
 const PER_REREAD: i64 = 5;
 /// Elements that a thread holds, beyond which each takes a register more, or half of one where it is as wide in memory.
 const MANY_ELEMENTS: i64 = 32;
+/// Registers of a thread whatever it holds, where the assembler is told that it has no more than it needs.
+const FIXED_SQUEEZED: i64 = 20;
 /// More than this no thread is given.
 const MOST_REGISTERS: i64 = 200;
 /// Shared memory that is left to reductions.
@@ -62,6 +64,8 @@ pub(super) struct ElementBytes {
     /// Parameters, which are the same for all rows: converted, and in memory.
     pub(super) parameters: i64,
     pub(super) parameters_read: i64,
+    /// What is computed and then held for later stages.
+    pub(super) computed: i64,
     /// Whether random numbers are drawn.
     pub(super) is_random: bool,
 }
@@ -125,6 +129,8 @@ pub(super) struct Model<'a> {
     /// The same as elements lie in memory ([`Packing::AsInMemory`]), where the assembler leaves them so: in rows of
     /// small elements at odd places that do not take turns, with one parameter at most.
     pub(super) as_in_memory: Option<ElementBytes>,
+    /// Bytes that are live of an element of a row that is loaded at its start, as they lie in memory.
+    pub(super) squeezed_bytes: i64,
     /// Whether rows start at odd places.
     pub(super) shifted: bool,
     /// Whether the threads' vectors may reach over the end of the row.
@@ -182,6 +188,21 @@ impl Model<'_> {
             (false, true) => fixed + FIXED_MASKED + held + many,
             (false, false) => fixed + held + many,
         }
+    }
+
+    /// The fewest registers with which a thread holds so many elements of a row that is loaded at its start by blocks that come
+    /// and go, and reads parameters where they are used. With more the assembler keeps what it converted, and loads parameters
+    /// early; with these it does neither. None where that is not known: of rows at odd places, where more is held than what was
+    /// loaded, and of exact rows as wide in memory as in registers, of which the assembler holds differences, too.
+    pub(super) fn squeezed(&self, holding: Holding, elements: i64) -> Option<i64> {
+        let once = !holding.turns && holding.loads == Loads::Early && holding.parameters == Parameters::Reread;
+        let is_bare = self.bytes.computed == 0 && !self.bytes.is_random;
+        let is_known = once && is_bare && !self.shifted && (self.masked || !self.is_wide());
+        let held = ceil_div(elements * self.squeezed_bytes, REGISTER_BYTES);
+        // A row whose vectors are narrow for the sake of its parameters has more of them.
+        let is_narrow = self.bytes.parameters_read > self.parameters * self.bytes.read;
+        let narrow = if is_narrow { PER_REREAD * self.parameters } else { 0 };
+        is_known.then_some(FIXED_SQUEEZED + PER_TENSOR * self.tensors + held + narrow)
     }
 
     /// Whether at least twice what is loaded is live at once, as it is where elements that are smaller than a
@@ -312,6 +333,7 @@ pub(super) fn element_bytes(scheduled: &ScheduledFusion, reduced: &BTreeSet<Axis
             }
         } else if stages.crosses(tv) {
             let own = stages.placed(tv);
+            bytes.computed += register(tv);
             live(&mut early, Some(own), own, last, register(tv));
             live(&mut late, Some(own), own, last, register(tv));
         }
@@ -367,12 +389,14 @@ mod tests {
             late: 3,
             parameters: 8,
             parameters_read: 4,
+            computed: 0,
             is_random: false,
         };
         let model = Model {
             device: &device,
             bytes,
             as_in_memory: None,
+            squeezed_bytes: 2,
             shifted: false,
             masked: false,
             tensors: 4,
@@ -400,6 +424,9 @@ mod tests {
         // Where each row reads them, two are on their way.
         let once = holding(false, Loads::Early, Parameters::Reread);
         assert_eq!(model.registers(once, 32), FIXED + 4 * PER_TENSOR + 2 * PER_REREAD + 24);
+        // As it lies in memory a row takes two thirds of what is held of it otherwise, and none for what is on its way.
+        assert_eq!(model.squeezed(once, 64), Some(FIXED_SQUEEZED + 4 * PER_TENSOR + 32));
+        assert_eq!((model.squeezed(ahead, 64), odd.squeezed(once, 64)), (None, None));
         // 32,727 bytes are wanted: with half of them 7 % are lost, with all nothing.
         assert_eq!(model.wanted_in_flight(), 32_727);
         let lost = |blocks| model.idle_memory(ahead, blocks, 2048);

@@ -20,10 +20,13 @@
 //! * Where rows at odd places with parameters would hold twice what they load, as small
 //!   types do there, the time goes to computing: many threads that load where they need
 //!   it are faster.
+//! * Where by the model a multiprocessor has one block of a row, parameters and sums of which all its threads wait for together,
+//!   two with the fewest registers ([`Model::squeezed`]) are faster.
 //! * The assembler is told how many blocks should fit: left alone it takes registers
 //!   for the sake of the order of instructions, and blocks are fewer.
 //!
-//! One term was not fitted: what is lost by a kernel that few shapes share ([`oddity`]).
+//! Two terms were not fitted: what is lost by a kernel that few shapes share ([`oddity`]), and by two blocks with the fewest
+//! registers ([`squeezed_cost`]).
 
 use super::residency::{Holding, Loads, Model, Parameters};
 use super::tile::{
@@ -60,6 +63,9 @@ const MOST_CROWDED: i64 = 1024;
 /// it loads the next row ahead at odd places, of small elements, and there are no parameters.
 const TIGHT: i64 = 8;
 const TIGHT_AHEAD: i64 = 4;
+
+/// Blocks that get the fewest registers instead of one that has what the model says.
+const SQUEEZED_BLOCKS: i64 = 2;
 
 /// What idle threads and vectors cost ([`IDLE_COST`]) of rows that are several runs.
 const IDLE_COST_IN_RUNS: i64 = 3 * IDLE_COST;
@@ -192,7 +198,8 @@ fn weigh(
     let threads = BlockShape { x: tile.threads, y };
     let elements = tile.batch * shape.vector;
     let masked = tile.threads * elements != shape.row;
-    let registers = Model { masked, ..*model }.registers(holding, elements);
+    let model_of_tile = Model { masked, ..*model };
+    let registers = model_of_tile.registers(holding, elements);
     let staged = holding.parameters == Parameters::Staged;
     let shared = if staged { threads.threads() * elements * model.bytes.parameters_read } else { 0 };
     if !model.holds_shared(shared) {
@@ -214,9 +221,12 @@ fn weigh(
     let crowded = shape.shifted && model.parameters > 1;
     let most = if crowded { (MOST_CROWDED / threads.threads()).max(1) } else { i64::MAX };
     let fitting = fitting.map(|blocks| blocks.min(most));
+    let row_blocks = ceil_div(shape.rows, y);
+    let squeezed =
+        fitting < Some(SQUEEZED_BLOCKS) && is_squeezed(cx, &model_of_tile, holding, elements, threads, row_blocks);
+    let fitting = if squeezed { Some(SQUEEZED_BLOCKS) } else { fitting };
     let asked = cx.options.tuning.get("norm.threads_per_sm").map(|wanted| (wanted / threads.threads()).max(1));
     let blocks = asked.filter(|_| holding.turns).or(fitting).unwrap_or(1);
-    let row_blocks = ceil_div(shape.rows, y);
     let row_loop = match holding.turns {
         true => Some(row_loop(cx, row_blocks, blocks, shift_step(model, shape, holding, blocks))?),
         false => None,
@@ -228,7 +238,18 @@ fn weigh(
     let apart = Model { masked, as_in_memory: None, ..*model }.registers(holding, elements);
     let sure = model.blocks(apart, shared, threads.threads()).unwrap_or(1).min(blocks);
     let is_capped = row_loop.is_none() && holding.loads != Loads::Reload && sure <= most;
-    let min_blocks = if is_capped { sure } else { 1 };
+    let min_blocks = if squeezed {
+        SQUEEZED_BLOCKS
+    } else if is_capped {
+        sure
+    } else {
+        1
+    };
+    let lacking = match roomy {
+        _ if squeezed => squeezed_cost(&model_of_tile),
+        None => 5 * TIGHT,
+        Some(_) => 0,
+    };
     let cost = tile_cost(cx, model, shape, tile)
         + model.idle_memory(holding, waiting, y * shape.row)
         + few_threads_cost(model, holding, blocks * threads.threads())
@@ -237,11 +258,33 @@ fn weigh(
         + if blocks == 1 && holding.loads != Loads::Ahead { 35 } else { 0 }
         // So wide a block is alone.
         + if bare && tile.threads > 16 * WARP && holding.loads != Loads::Ahead { 30 } else { 0 }
-        + if roomy.is_none() { 5 * TIGHT } else { 0 }
+        + lacking
         + if holding.loads == Loads::Reload { registers } else { 0 };
     let lacks = fitting.is_none();
     let cost = (lacks, if lacks { registers } else { cost });
     Some((cost, Choice { threads, batch: tile.batch, row_loop, holding, min_blocks }))
+}
+
+/// Whether several blocks of so many threads fit a multiprocessor with the fewest registers, and there are rows for them.
+fn is_squeezed(
+    cx: &CompileCx<'_>,
+    model: &Model<'_>,
+    holding: Holding,
+    elements: i64,
+    threads: BlockShape,
+    row_blocks: i64,
+) -> bool {
+    let least = model.squeezed(holding, elements);
+    let blocks = least.and_then(|least| model.blocks(least, 0, threads.threads()));
+    row_blocks >= SQUEEZED_BLOCKS * i64::from(cx.device.sm_count) && blocks >= Some(SQUEEZED_BLOCKS)
+}
+
+/// The cost of the fewest registers, beside a block that has a multiprocessor alone: conversions that are done again, less what
+/// that block waits for parameters, each of which is read behind the last sum, and vector by vector where the end of a row is
+/// tested.
+fn squeezed_cost(model: &Model<'_>) -> i64 {
+    let tests = if model.masked && model.loads_small() { 30 } else { 0 };
+    30 - 20 * (model.parameters - 1) - tests
 }
 
 /// Whether a way to hold rows makes sense: without parameters there is one way for
@@ -334,4 +377,30 @@ fn holding_cost(model: &Model<'_>, shape: &RowShape, tile: RowTile, holding: Hol
     let ahead_of_staged = holding.parameters == Parameters::Staged && holding.loads == Loads::Ahead;
     let copies = if ahead_of_staged && tile.threads <= WARP { 80 } else { 0 };
     turns + loads + parameters + copies
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::choose::tests::planned_of;
+    use crate::num::DType;
+
+    #[test]
+    fn two_blocks_have_long_rows_with_parameters() {
+        let check = |norm: &str, dtype: DType, row: i64, wanted: &str| {
+            let text = format!(
+                "fusion @f(%x: {dtype}[?, ?], %w: {dtype}[?], %b: {dtype}[?]) {{\n  %0 = {norm}\n  %out = cast %0 {dtype}\n  \
+                 return %out\n}}"
+            );
+            let planned = planned_of(&text, &[(dtype, &[3001, row]), (dtype, &[row]), (dtype, &[row])]);
+            let told = planned.expect("it is scheduled").params_text;
+            assert!(told.ends_with(wanted), "{norm} of {row}: {told}");
+        };
+        for row in [17_000, 20_000, 24_576, 30_000, 32_768] {
+            check("layer_norm %x, %w, %b eps(1e-5)", DType::BF16, row, "x1 2 per_sm reread");
+        }
+        check("layer_norm %x, %w, %b eps(1e-5)", DType::F32, 17_000, "x1 2 per_sm reread");
+        // With one parameter, and without ends to test, a block that loads ahead waits little.
+        check("rms_norm %x, %w eps(1e-6)", DType::BF16, 17_000, "x1 2 per_sm reread");
+        check("rms_norm %x, %w eps(1e-6)", DType::BF16, 24_576, "blocks 1 per_sm ahead reread");
+    }
 }
