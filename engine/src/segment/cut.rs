@@ -4,7 +4,8 @@ use super::across::has_large_rows;
 use super::ahead::{Ahead, Candidate};
 use super::aliases::Aliases;
 use super::derived::{Derived, Formed, KernelPart, Whole, bind_again};
-use super::facts::OpFacts;
+use super::facts::{OpFacts, Rows};
+use super::moments::{self, Moments};
 use super::search::{Groups, search};
 use crate::array::dense_like;
 use crate::compile::{
@@ -210,6 +211,10 @@ pub(crate) fn segment(
         return planner.as_scheduled(bound);
     }
     let (whole, bindings) = derived.whole(cx, bound)?;
+    let (whole, bindings) = match unheld_moments(cx, &whole.fusion, &bindings, bound.args) {
+        found if found.is_empty() => (whole, bindings),
+        found => whole.in_one_go(cx, found, bound.args)?,
+    };
     let outputs = result_metas(bound)?;
     let may_alias = cx.options.alias_results && has_views(&whole.fusion);
     let aliases = if may_alias { Aliases::new(&whole.fusion, &bindings, bound, &outputs)? } else { Aliases::default() };
@@ -251,6 +256,15 @@ pub(crate) fn segment(
     let (fusion, ids, args) = (Arc::clone(&whole.fusion), Arc::clone(&whole.ids), bound.args.to_vec());
     let aliases = may_alias.then_some(aliases);
     Ok(Segments { fusion, ids, segments, outputs, aliases, args, bindings })
+}
+
+/// The moments of rows that blocks do not hold.
+fn unheld_moments(cx: &CompileCx<'_>, fusion: &Fusion, bindings: &Bindings, args: &[ArgMeta]) -> Vec<Moments> {
+    let mut found = moments::find(fusion, bindings);
+    found.retain(|found| {
+        Rows::of(fusion, bindings, args, found.sum).is_some_and(|rows| !rows.are_held(cx.device, false))
+    });
+    found
 }
 
 /// Whether a library of the device multiplies matrices.

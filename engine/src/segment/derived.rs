@@ -6,6 +6,7 @@
 //! * [`Passed`], what passes made of the definition, by [`SeenSizes`];
 //! * [`Whole`], that with decided axes, by the facts that decide them; and which of its
 //!   operations are computed together, by [`OpFacts`];
+//!   Rows that no kernel holds have their moments in one go, in a [`Whole`] of its own, by which they are;
 //! * [`KernelPart`], some of its operations as a fusion, and of that the forms that kernels
 //!   are made of, by layouts of results.
 //!
@@ -13,6 +14,7 @@
 //! does not matter in which order calls of different sizes come.
 
 use super::facts::{OpFacts, kernels_take};
+use super::moments::{self, Moments};
 use crate::compile::{BoundFusion, FormKey, KernelForm, check_text, scheduled_by};
 use crate::diag::{Diagnostic, DiagnosticKind, Result};
 use crate::fusion::{self, AxisKind, Bindings, Fusion, OpId, OpKind, Part, Rewritten, TensorId, UserIds, concretize};
@@ -59,6 +61,7 @@ pub(super) struct Whole {
     pub(super) cuts: Vec<TensorId>,
     groups: Memo<Vec<i64>, Vec<Vec<OpId>>>,
     parts: Memo<PartKey, KernelPart>,
+    in_one_go: Memo<Vec<Moments>, Whole>,
     /// Whether it may be one kernel, as far as its operations say.
     pub(super) can_be_one: bool,
 }
@@ -144,6 +147,7 @@ impl Passed {
                 fusion: Arc::new(concrete.fusion),
                 groups: Memo::new(MAX_KINDS),
                 parts: Memo::new(MAX_PARTS),
+                in_one_go: Memo::new(MAX_KINDS),
             })
         })?;
         let bindings = bind_again(cx, &whole.fusion, args)?;
@@ -159,6 +163,35 @@ impl Whole {
         search: impl FnOnce() -> Vec<Vec<OpId>>,
     ) -> Result<Arc<Vec<Vec<OpId>>>> {
         self.groups.get_or_try(&facts.key(), || Ok(search()))
+    }
+
+    /// The same with some of its moments in one go, and its sizes.
+    pub(super) fn in_one_go(
+        &self,
+        cx: &CompileCx<'_>,
+        found: Vec<Moments>,
+        args: &[ArgMeta],
+    ) -> Result<(Arc<Self>, Bindings)> {
+        let whole = self.in_one_go.get_or_try(&found, || {
+            let made = moments::rewrite(&self.fusion, &found)?;
+            // What is first in a row that has elements is one.
+            let facts = concretize::facts(&made.fusion, &bind_again(cx, &made.fusion, args)?);
+            let concrete = concretize::concretize(&made.fusion, &facts)?;
+            let cuts = self.cuts.iter().filter_map(|tensor| made.tensors[*tensor]);
+            Ok::<_, Box<Diagnostic>>(Self {
+                passed: Arc::clone(&self.passed),
+                ids: Arc::new(self.ids.through(&made).through(&concrete)),
+                // Rows are read twice, by two kernels.
+                can_be_one: false,
+                cuts: cuts.filter_map(|tensor| concrete.tensors[tensor]).collect(),
+                fusion: Arc::new(concrete.fusion),
+                groups: Memo::new(MAX_KINDS),
+                parts: Memo::new(MAX_PARTS),
+                in_one_go: Memo::new(MAX_KINDS),
+            })
+        })?;
+        let bindings = bind_again(cx, &whole.fusion, args)?;
+        Ok((whole, bindings))
     }
 
     /// Operations of it as a fusion that returns these results. `suffix` is of its name.

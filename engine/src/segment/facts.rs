@@ -72,7 +72,6 @@ impl<'a> OpFacts<'a> {
             let sizes = (0..tensor.axes.len()).map(|axis| magnitude(size(id, axis)));
             bytes.set(id, sizes.fold(tensor.dtype.bytes() as i64, i64::saturating_mul));
         }
-        let lies = |tensor: TensorId| argument(fusion, args, tensor);
         let (mut online, mut of_online) = (SecondaryMap::new(), SecondaryMap::<OpId, bool>::new());
         let pairs = if with_online { find_max_and_sum(fusion) } else { Vec::new() };
         for pair in pairs.into_iter().filter(|pair| !is_reduced_otherwise(fusion, pair)) {
@@ -81,28 +80,11 @@ impl<'a> OpFacts<'a> {
         }
         let (mut long_rows, mut has_rows_across) = (SecondaryMap::new(), false);
         let mut columns = SecondaryMap::new();
-        for (id, op) in fusion.ops.iter() {
-            if let (OpKind::Reduce { axes, .. }, Some(Operand::Tensor(input))) = (&op.kind, op.inputs.first()) {
-                let row = axes.iter().map(|axis| size(*input, *axis as usize)).fold(1i64, i64::saturating_mul);
-                let all = bindings.sizes(fusion, *input).into_iter().fold(1i64, i64::saturating_mul);
-                let run = run_across(fusion, bindings, &lies, id);
-                let across = run.is_some();
-                has_rows_across |= across;
-                let is_held = match run {
-                    Some(run) => {
-                        // Read once for both and once more, large columns take less time than in blocks that hold them together.
-                        let is_quick = row <= QUICK_COLUMN && run % MAX_ACCESS_BYTES == 0 || all <= FEW_ELEMENTS;
-                        (!of_online[id] || is_quick) && may_share_columns(device, row, run)
-                    }
-                    None => {
-                        let sizes = bindings.sizes(fusion, *input);
-                        let last = sizes.iter().rposition(|size| *size > 1);
-                        let is_along = last.is_some_and(|last| axes.contains(&(last as u32)));
-                        row <= if is_along { longest_shared_row(device) } else { longest_row(device) }
-                    }
-                };
-                long_rows.set(id, !is_held);
-                columns.set(id, across && may_add_columns(row, all / row.max(1)));
+        for id in fusion.ops.ids() {
+            if let Some(rows) = Rows::of(fusion, bindings, args, id) {
+                has_rows_across |= rows.is_across();
+                long_rows.set(id, !rows.are_held(device, of_online[id]));
+                columns.set(id, rows.is_across() && may_add_columns(rows.length, rows.all / rows.length.max(1)));
             }
         }
         let mut host = SecondaryMap::new();
@@ -215,6 +197,52 @@ impl<'a> OpFacts<'a> {
             i64::from(self.long_rows[op]) | i64::from(self.aliases.ops[op]) << 1 | i64::from(self.columns[op]) << 2
         };
         bytes.chain(self.fusion.ops.ids().map(flags)).collect()
+    }
+}
+
+/// What an operation reduces.
+pub(super) struct Rows {
+    /// Elements of one, and of all.
+    length: i64,
+    all: i64,
+    /// Where they lie across memory, the bytes that are one run there.
+    run: Option<i64>,
+    /// Whether the last dimension is one of theirs.
+    is_along: bool,
+}
+
+impl Rows {
+    /// Of a reduction, for arguments that lie like this.
+    pub(super) fn of(fusion: &Fusion, bindings: &Bindings, args: &[ArgMeta], id: OpId) -> Option<Self> {
+        let op = &fusion.ops[id];
+        let (OpKind::Reduce { axes, .. }, Some(Operand::Tensor(input))) = (&op.kind, op.inputs.first()) else {
+            return None;
+        };
+        let sizes = bindings.sizes(fusion, *input);
+        let last = sizes.iter().rposition(|size| *size > 1);
+        Some(Self {
+            length: axes.iter().map(|axis| sizes[*axis as usize]).fold(1, i64::saturating_mul),
+            all: sizes.iter().copied().fold(1, i64::saturating_mul),
+            run: run_across(fusion, bindings, &|tensor| argument(fusion, args, tensor), id),
+            is_along: last.is_some_and(|last| axes.contains(&(last as u32))),
+        })
+    }
+
+    fn is_across(&self) -> bool {
+        self.run.is_some()
+    }
+
+    /// Whether blocks of a device hold them; `is_online` says whether maxima and sums may be reduced in one go.
+    pub(super) fn are_held(&self, device: &DeviceDesc, is_online: bool) -> bool {
+        let &Self { length, all, run, is_along } = self;
+        match run {
+            Some(run) => {
+                // Read once for both and once more, large columns take less time than in blocks that hold them together.
+                let is_quick = length <= QUICK_COLUMN && run % MAX_ACCESS_BYTES == 0 || all <= FEW_ELEMENTS;
+                (!is_online || is_quick) && may_share_columns(device, length, run)
+            }
+            None => length <= if is_along { longest_shared_row(device) } else { longest_row(device) },
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 //!
 //! * `derived` is what does not depend on sizes, kept for the next call: what passes made
 //!   of the definition, that with decided axes, parts of it as fusions of their own;
+//! * `moments` has means and variances of rows that nobody holds computed in one go;
 //! * `facts` is what is known of each operation, `summary` says whether some
 //!   operations can be one kernel, `search` finds the groups;
 //! * `cut` makes fusions of them and compiles each before it counts on it. A
@@ -34,6 +35,7 @@ mod aliases;
 mod cut;
 mod derived;
 mod facts;
+mod moments;
 mod search;
 mod summary;
 #[cfg(test)]

@@ -149,6 +149,21 @@ fn a_row_that_no_blocks_hold_is_read_again() {
 }
 
 #[test]
+fn moments_of_rows_that_no_blocks_hold_are_in_one_go() {
+    let check = |body: &str, sizes: &[&[i64]], expected: &[&str]| {
+        let segments = cut(&format!("fusion @f(%x: f32[?, ?], %y: f32[?, ?]) {{\n{body}\n}}"), sizes);
+        let kinds: Vec<&str> = segments.segments.iter().map(|segment| segment.kind.name()).collect();
+        assert_eq!(kinds, expected, "{segments}");
+    };
+    let norm = "%t = add %x, %y\n%v, %m = var_mean %t axes(0) keepdim\n%0 = sub %t, %m\n%1 = add %v, 1e-5\n%2 = rsqrt %1\n\
+                %3 = mul %0, %2\nreturn %3";
+    check(norm, &[&[60_000, 64], &[60_000, 64]], &["view", "view", "reduction", "pointwise"]);
+    check(norm, &[&[15_000, 128], &[15_000, 128]], &["grid_persistent"]);
+    check("%v = var %x axes(0)\nreturn %v", &[&[60_000, 64], &[1, 1]], &["view", "reduction"]);
+    check("%v = var %x axes(0, 1)\nreturn %v", &[&[60_000, 640], &[1, 1]], &["view", "reduction"]);
+}
+
+#[test]
 fn exponentials_that_are_reduced_otherwise_too_are_held() {
     check_cut(
         "fusion @f(%x: f32[?, ?], %g: f32[?, ?]) {

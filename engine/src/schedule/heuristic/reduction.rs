@@ -19,6 +19,7 @@ use super::tile::{
     keep_for_stores, merge_all, next_power_of_two, oddity, power_of_two_below, row_loop, tuned, vector_width,
 };
 use crate::diag::{Diagnostic, Result};
+use crate::num::BinaryOp;
 use crate::options::CompileCx;
 use crate::schedule::{AxisId, Compute, ParallelType, Parts, ScheduleBuilder, ScheduledFusion, TvId};
 
@@ -41,6 +42,8 @@ const PAIRS_LOADS: i64 = 8;
 struct Columns {
     /// Vectors beside each other that a block takes at most, and its threads.
     widest: i64,
+    /// Whether all blocks take as many.
+    even: bool,
     threads: i64,
     /// Loads that a thread has in flight, of all inputs together.
     loads: i64,
@@ -53,18 +56,23 @@ struct Columns {
 
 impl Columns {
     /// Vectors that start at multiples of their size.
-    const ALIGNED: Self = Self { widest: WARP, threads: 512, loads: 4, per_sm: [2, 4], bounded: false };
+    const ALIGNED: Self = Self { widest: WARP, even: false, threads: 512, loads: 4, per_sm: [2, 4], bounded: false };
     /// Pairs of maxima and sums: a tile of many rows, since each takes some instructions beside those for its elements.
-    const PAIRS: Self = Self { widest: WARP, threads: 256, loads: 8, per_sm: [2, 2], bounded: true };
+    const PAIRS: Self = Self { widest: WARP, even: false, threads: 256, loads: 8, per_sm: [2, 2], bounded: true };
+    /// Sums and sums of squares in one go: few vectors beside each other, so that many blocks are the last one of some columns,
+    /// and each of them finds few results.
+    const MOMENTS: Self = Self { widest: 8, even: true, threads: 512, loads: 4, per_sm: [2, 4], bounded: true };
     /// Where something is written beside the sums, and more is computed as a rule.
-    const WRITTEN: Self = Self { widest: 16, threads: 256, loads: 4, per_sm: [4, 4], bounded: true };
+    const WRITTEN: Self = Self { widest: 16, even: false, threads: 256, loads: 4, per_sm: [4, 4], bounded: true };
     /// Rows start at odd places, and a vector is made of the two words that it touches: one sum of one input, and others.
-    const UNALIGNED: Self = Self { widest: 16, threads: 256, loads: 2, per_sm: [5, 5], bounded: true };
+    const UNALIGNED: Self = Self { widest: 16, even: false, threads: 256, loads: 2, per_sm: [5, 5], bounded: true };
     const UNALIGNED_MORE: Self = Self { per_sm: [4, 4], bounded: false, ..Self::UNALIGNED };
     /// Element by element, where something is written there beside the sums: threads write beside each other.
-    const WRITTEN_SINGLY: Self = Self { widest: WARP, threads: 256, loads: 16, per_sm: [8, 8], bounded: false };
+    const WRITTEN_SINGLY: Self =
+        Self { widest: WARP, even: false, threads: 256, loads: 16, per_sm: [8, 8], bounded: false };
     /// Few columns whose rows start at odd places: a block has all, and its threads are beside each other over all of its rows.
-    const NARROW: Self = Self { widest: MOST_NARROW, threads: 512, loads: 16, per_sm: [3, 3], bounded: false };
+    const NARROW: Self =
+        Self { widest: MOST_NARROW, even: false, threads: 512, loads: 16, per_sm: [3, 3], bounded: false };
 }
 
 /// Its row of the table.
@@ -184,6 +192,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let inputs = summary.globals.iter().filter(|tensor| runs(tensor) && !tensor.is_output).count().max(1) as i64;
     let columns = match (misaligned, is_written) {
         (false, false) if has_pairs => &Columns::PAIRS,
+        (false, false) if has_moments(scheduled) => &Columns::MOMENTS,
         (false, false) => &Columns::ALIGNED,
         (false, true) => &Columns::WRITTEN,
         _ if is_narrow => &Columns::NARROW,
@@ -237,6 +246,16 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
 /// Whether maxima are reduced with sums of exponentials below them.
 pub(super) fn has_pairs(scheduled: &ScheduledFusion) -> bool {
     scheduled.tensors.ids().any(|tv| scheduled.reduces_pairs(tv))
+}
+
+/// Whether sums are added up with sums of squares: of pairs of both.
+fn has_moments(scheduled: &ScheduledFusion) -> bool {
+    let makes_pairs = |tv: &TvId| {
+        let op = scheduled.tensors[*tv].op.as_ref();
+        op.is_some_and(|op| op.compute == Compute::Binary(BinaryOp::Complex))
+    };
+    let reductions = || scheduled.tensors.ids().filter(|tv| scheduled.is_reduction(*tv));
+    reductions().any(|tv| !scheduled.reduces_pairs(tv) && scheduled.producers(tv).iter().any(makes_pairs))
 }
 
 /// Registers that the sums of one column take.
@@ -364,10 +383,13 @@ fn columns_of(vectors: i64, widest: i64) -> i64 {
 
 fn tile_outer(cx: &CompileCx<'_>, work: &Work, inputs: i64, columns: &Columns) -> Tile {
     let loads = (columns.loads / next_power_of_two(inputs)).max(1);
-    let threads_x = columns_of(work.vectors, columns.widest);
-    // Threads along rows are combined in halves.
     let most = tuned(cx.options, "reduction.threads", columns.threads);
-    let room = (most + most / 2).min(i64::from(cx.device.max_threads_per_block));
+    let (threads_x, room) = match columns.even {
+        true => (ceil_div(work.vectors, ceil_div(work.vectors, columns.widest)), most),
+        false => (columns_of(work.vectors, columns.widest), most + most / 2),
+    };
+    // Threads along rows are combined in halves.
+    let room = room.min(i64::from(cx.device.max_threads_per_block));
     let most_y = power_of_two_below(room / threads_x).min(most);
     let threads_y = next_power_of_two(work.slow).clamp(1, most_y);
     let threads_y = threads_y.max(next_power_of_two(ceil_div(WARP, threads_x)));
@@ -383,8 +405,8 @@ fn tile_outer(cx: &CompileCx<'_>, work: &Work, inputs: i64, columns: &Columns) -
 
 /// Applies the choices.
 pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &ReductionParams) -> Result<()> {
-    // What columns are reduced of is read again as a rule, once maxima and sums are known.
-    let is_read_again = !params.inner && has_pairs(builder.state());
+    // What columns are reduced of is read again as a rule, once maxima and sums are known, or means and variances.
+    let is_read_again = !params.inner && has_pairs(builder.state()) || has_moments(builder.state());
     let caches = cache_inputs(builder, if is_read_again { caching.of_stores() } else { caching })?;
     let order = if params.inner { split_inner(builder, params)? } else { split_outer(builder, params)? };
     // Stages: within a thread, over the lanes of the vector, over threads and blocks.
@@ -532,5 +554,26 @@ fn split_tiles(
             let (block, steps) = builder.split_parts(tiles, Parts { places, beside }, params.exact)?;
             Ok(Tiles { block: Some(block), steps, in_tile })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::choose::tests::planned_of;
+    use crate::num::DType;
+
+    #[test]
+    fn blocks_take_few_columns_of_sums_and_squares() {
+        let check = |sizes: [i64; 2], params: &str| {
+            let body = "%0 = cast %x f32\n%1 = mul %0, %0\n%2 = complex %0, %1\n%3 = sum %2 axes(0)\nreturn %3";
+            let text = format!("fusion @f(%x: bf16[?, ?]) {{\n{body}\n}}");
+            let planned = planned_of(&text, &[(DType::BF16, &sizes)]).expect("it is scheduled");
+            assert_eq!((planned.scheduler, planned.params_text.as_str()), ("reduction", params), "{sizes:?}");
+        };
+        check([57_600, 192], "outer vector 8 threads 8x64 unroll 4 grid 264 blocks 2 per_sm");
+        check([57_600, 320], "outer vector 8 threads 8x64 unroll 4 grid 264 blocks 2 per_sm");
+        // No block has less to do than another.
+        check([100_000, 96], "outer vector 8 threads 6x64 unroll 4 grid 264 blocks 2 per_sm");
+        check([100_000, 16], "outer vector 8 threads 2x256 unroll 4 grid 264 blocks one_tile 2 per_sm");
     }
 }
