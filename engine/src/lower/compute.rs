@@ -6,7 +6,7 @@ use super::tree::Load;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BufId, ExprId};
 use crate::num::{BinaryOp, DType, TernaryOp, Value, eval};
-use crate::schedule::{AxisId, Compute, Loop, TvId, TvOp, TvOperand};
+use crate::schedule::{AxisId, Compute, Loop, ParallelType, TvId, TvOp, TvOperand};
 
 impl<'a> Lowering<'a> {
     /// The neutral element of a reduction.
@@ -125,17 +125,39 @@ impl<'a> Lowering<'a> {
     }
 
     /// The first operand whose axes have an index here, from the last one on: what is joined or padded.
-    fn joined(&mut self, within: &[Vec<AxisId>], values: &[ExprId], dtype: DType) -> Result<ExprId> {
+    fn joined(&mut self, tv: TvId, within: &[Vec<AxisId>], values: &[ExprId]) -> Result<ExprId> {
+        let dtype = self.scheduled.tensors[tv].dtype;
         let mut value = match values.get(within.len()) {
             Some(rest) => *rest,
             None => self.b.exprs().value(eval::cast(DType::Bool, dtype, Value::Bool(false)), dtype),
         };
         for (axes, part) in within.iter().zip(values).rev() {
-            let terms = self.predicate_terms(axes)?;
+            let terms = match self.terms_of_lanes(tv, axes)? {
+                Some(terms) => terms,
+                None => self.predicate_terms(axes)?,
+            };
             let inside = self.conjunction(&terms);
             value = self.b.exprs().ternary(TernaryOp::Where, inside, *part, value);
         }
         Ok(value)
+    }
+
+    /// The terms under which the indices of axes are valid in all lanes of the vector that is open, if no lane has others.
+    fn terms_of_lanes(&mut self, tv: TvId, axes: &[AxisId]) -> Result<Option<Vec<ExprId>>> {
+        let vector = self.scheduled.tensors[tv].loops.last().filter(|own| own.parallel == ParallelType::Vectorize);
+        let Some(leaf) = vector.map(|own| own.axis) else { return Ok(None) };
+        let lanes = self.facts.constant_extent(leaf)?;
+        let mut ends = [Vec::new(), Vec::new()];
+        for (lane, terms) in [0, lanes - 1].into_iter().zip(&mut ends) {
+            let lane = self.b.int(lane);
+            self.with_leaf(leaf, lane, |lowering| {
+                *terms = lowering.predicate_terms(axes)?;
+                Ok(())
+            })?;
+        }
+        let [first, mut last] = ends;
+        self.join_lanes(&first, &mut last, lanes);
+        Ok((first == last).then_some(first))
     }
 
     /// The expression of an elementwise operation.
@@ -147,10 +169,10 @@ impl<'a> Lowering<'a> {
                 TvOperand::Scalar(scalar) => self.scalar(*scalar)?,
             });
         }
-        let dtype = self.scheduled.tensors[tv].dtype;
         if let Compute::Join { within } = &op.compute {
-            return self.joined(within, &operands, dtype);
+            return self.joined(tv, within, &operands);
         }
+        let dtype = self.scheduled.tensors[tv].dtype;
         let exprs = self.b.exprs();
         let value = match (&op.compute, operands.as_slice()) {
             (Compute::Unary(op), [a]) => exprs.unary(*op, *a),

@@ -190,7 +190,7 @@ fn choose<'h>(table: &'h [Heuristic], problem: &Problem<'_>, scheduled: &Schedul
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::fusion::bind;
+    use crate::fusion::{Fusion, bind, concretize};
     use crate::num::DType;
     use crate::options::{DeviceDesc, NoTrace, Options};
     use crate::schedule::scheduled_fusion;
@@ -199,15 +199,28 @@ pub(super) mod tests {
 
     /// What a fusion is scheduled as on an H200, of dense aligned tensors of these types and sizes.
     pub(in super::super) fn planned_of(fusion: &str, tensors: &[(DType, &[i64])]) -> Result<Planned> {
-        let fusion = text::parse_one(fusion).expect("it reads");
+        planned_for(&text::parse_one(fusion).expect("it reads"), &args_of(tensors))
+    }
+
+    /// The same of a fusion whose axes these sizes decide.
+    pub(in super::super) fn planned_concrete(fusion: &str, tensors: &[(DType, &[i64])]) -> Result<Planned> {
+        let (fusion, args) = (text::parse_one(fusion).expect("it reads"), args_of(tensors));
+        let facts = concretize::facts(&fusion, &bind(&fusion, &args).expect("it binds"));
+        planned_for(&concretize::concretize(&fusion, &facts).expect("sizes are known").fusion, &args)
+    }
+
+    fn args_of(tensors: &[(DType, &[i64])]) -> Vec<ArgMeta> {
         let tensor = |(dtype, sizes): &(DType, &[i64])| ArgMeta::Tensor(TensorMeta::contiguous(*dtype, sizes));
-        let args: Vec<ArgMeta> = tensors.iter().map(tensor).collect();
-        let bindings = bind(&fusion, &args).expect("it binds");
+        tensors.iter().map(tensor).collect()
+    }
+
+    fn planned_for(fusion: &Fusion, args: &[ArgMeta]) -> Result<Planned> {
+        let bindings = bind(fusion, args).expect("it binds");
         let (device, options) = (DeviceDesc::h200(), Options::default());
         let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
-        let sizes = Sizes::new(&fusion, &bindings);
-        let class = ArgClass::new(&fusion, &args, &vec![16; args.len()], sizes.elements(), &options);
-        let unscheduled = Unscheduled::new(scheduled_fusion(&fusion)?)?;
+        let sizes = Sizes::new(fusion, &bindings);
+        let class = ArgClass::new(fusion, args, &vec![16; args.len()], sizes.elements(), &options);
+        let unscheduled = Unscheduled::new(scheduled_fusion(fusion)?)?;
         schedule(&unscheduled, &decide(&cx, &unscheduled, &class, &sizes)?)
     }
 

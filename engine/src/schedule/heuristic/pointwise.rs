@@ -6,12 +6,14 @@
 //! divides them in two merged axes: the inner one is cut like the 1-D case, the
 //! outer one gives rows to the block and the grid, so that a tensor that is
 //! broadcast along the rows is read once for several rows. Where only a few tensors are
-//! broadcast, and the others are one run of memory each, the 1-D case serves better.
+//! broadcast, and the others are one run of memory each, the 1-D case serves better; and where rows are joined of
+//! parts, all of whole vectors.
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
 use super::norm_inner::is_heavy;
 use super::shared_tile::{SECTOR_BYTES, WORD_BYTES, extent_of};
+use super::structure::whole_of;
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
     Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned, vector_width,
@@ -46,6 +48,9 @@ const LONGEST_FOLDED: i64 = 8192;
 
 /// Tensors that are broadcast to one run of memory, at most.
 const MOST_BROADCAST: usize = 2;
+
+/// Bytes of a vector with which rows of any length are as fast as with wider ones.
+const LEAST_VECTOR_BYTES: i64 = 2 * WORD_BYTES;
 
 /// Threads along a row from which on three quarters of a power of two serve as well.
 const LEAST_THREE_QUARTERS: i64 = 16;
@@ -138,7 +143,8 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     if let Some(params) = folded(problem, scheduled, &order, &groups) {
         return params;
     }
-    let is_flat = is_flat(summary, &order) && !is_better_by_rows(problem, scheduled, &order);
+    let joined = joined_vector(problem, scheduled, &groups);
+    let is_flat = joined.is_some() || is_flat(summary, &order) && !is_better_by_rows(problem, scheduled, &order);
     let split = if is_flat { 0 } else { break_point(summary, &groups, &extent) };
     let (outer, inner) = (groups[..split].concat(), groups[split..].concat());
     let inner_extent: i64 = inner.iter().map(|root| extent(*root)).fold(1, i64::saturating_mul);
@@ -152,7 +158,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     }
     let whole = |tensor: &&GlobalTensor| !tensor.is_part && tensor.order.len() == order.len();
     let full = summary.globals.iter().filter(|tensor| runs(tensor)).filter(whole);
-    let fewest = fewest_accesses(full.clone(), &inner, widest, &extent);
+    let fewest = joined.unwrap_or_else(|| fewest_accesses(full.clone(), &inner, widest, &extent));
     // Of several inner dimensions a narrow run is written sector by sector.
     let several = inner.len() > 1 && !outer.is_empty();
     let sectors = if several { aligned_to_sectors(full.clone(), &inner, fewest, inner_extent) } else { None };
@@ -163,7 +169,8 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
         && (is_flat || full.clone().any(|tensor| run_within(tensor, &inner) < inner.len()));
     let looks_along = looks_along(summary, last);
     let is_row = inner.len() == 1 && !outer.is_empty();
-    let narrow = if is_row && !looks_along { narrow_vector(full.clone(), inner_extent, vector) } else { None };
+    let may_narrow = is_row && !looks_along && !joins_narrow_parts(problem, scheduled);
+    let narrow = if may_narrow { narrow_vector(full.clone(), inner_extent, vector) } else { None };
     let vector = narrow.unwrap_or(vector);
     // Other rows of the largest tensors that start anywhere are shifted into place.
     let aligned = full.clone().all(|tensor| tensor.rows_aligned(vector, inner.len()));
@@ -311,6 +318,55 @@ fn folded(
         last_alone: false,
         one_grid_axis: ceil_div(vectors, x) > MAX_GRID_Y,
     })
+}
+
+/// Where the rows of results are joined of parts, and all rows are whole vectors of two words at least: the width of such
+/// vectors. Then rows do not matter, and each vector finds its part by a division. Nothing else is read.
+fn joined_vector(problem: &Problem<'_>, scheduled: &ScheduledFusion, groups: &[Vec<AxisId>]) -> Option<i64> {
+    let &Problem { summary, sizes, .. } = problem;
+    let [outer, inner] = groups else { return None };
+    let [last] = inner[..] else { return None };
+    let is_whole = |tensor: &GlobalTensor| tensor.dense.iter().all(|dense| *dense);
+    let is_joined = |tensor: &GlobalTensor| {
+        tensor.is_innermost(last) && tensor.order.len() == outer.len() + 1 && (tensor.is_part || is_whole(tensor))
+    };
+    if !summary.globals.iter().any(|tensor| tensor.is_part) || !summary.globals.iter().all(is_joined) {
+        return None;
+    }
+    let mut ends = vec![sizes.extent(scheduled, last)];
+    for tensor in summary.globals.iter().filter(|tensor| tensor.is_part) {
+        let (start, part) = part_along(problem, scheduled, tensor)?;
+        ends.extend([start, start + sizes.extent(scheduled, part)]);
+    }
+    let bytes = summary.globals.iter().map(|tensor| tensor.bytes).max()?;
+    let fits = |vector: i64| {
+        let starts = summary.globals.iter().all(|tensor| tensor.rows_aligned(vector, 1));
+        starts && ends.iter().all(|end| end % vector == 0)
+    };
+    let widest = vector_width(summary, |_| true);
+    let widths = std::iter::successors(Some(widest), |vector| Some(vector / 2));
+    let is_wide = |vector: &i64| *vector > 1 && vector * bytes >= LEAST_VECTOR_BYTES;
+    widths.take_while(is_wide).find(|vector| fits(*vector))
+}
+
+/// The axis of a tensor that is part of another one, if there is one such, with its place there.
+fn part_along(problem: &Problem<'_>, scheduled: &ScheduledFusion, tensor: &GlobalTensor) -> Option<(i64, AxisId)> {
+    let is_part = |axis: &AxisId| whole_of(scheduled, *axis) != Some(*axis);
+    let mut parts = scheduled.tensors[tensor.tv].indexed().filter(is_part);
+    let part = parts.next().filter(|_| parts.next().is_none())?;
+    Some((problem.sizes.place(scheduled, part)?, part))
+}
+
+/// Whether several parts are joined of elements that are less than a word, some of which start where no word does: these would
+/// be loaded one by one, of each part.
+fn joins_narrow_parts(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> bool {
+    let parts = || problem.summary.globals.iter().filter(|tensor| tensor.is_part && tensor.bytes < WORD_BYTES);
+    let is_odd = |tensor: &GlobalTensor| {
+        let word = WORD_BYTES / tensor.bytes;
+        let place = part_along(problem, scheduled, tensor).map_or(0, |(place, _)| place);
+        place % word != 0 || !tensor.rows_aligned(word, 1)
+    };
+    parts().count() > 1 && parts().any(is_odd)
 }
 
 /// What is computed of an element.
@@ -539,7 +595,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Po
 
 #[cfg(test)]
 mod tests {
-    use super::super::choose::tests::planned_of;
+    use super::super::choose::tests::{planned_concrete, planned_of};
     use super::*;
     use crate::num::DType;
 
@@ -568,6 +624,30 @@ mod tests {
         // Single words, and long rows, are shifted into place.
         check_rows(DType::F32, [23_456, 1233], "2d break 1 vector 4 threads 128x1 unroll 1x2 aligned");
         check_rows(DType::BF16, [3456, 10_002], "2d break 1 vector 8 threads 128x1 unroll 1x2 aligned");
+    }
+
+    /// The parameters of rows that are joined of two.
+    #[track_caller]
+    fn check_joined(dtype: DType, [rows, first, second]: [i64; 3], expected: &str) {
+        let text = format!(
+            "fusion @f(%x: {dtype}[?, ?], %y: {dtype}[?, ?]) {{\n  %0 = mul %y, 2.0\n  %1 = cast %0 {dtype}\n  \
+            %2 = cat %x, %1 dim(1)\n  return %2\n}}"
+        );
+        let tensors: [(DType, &[i64]); 2] = [(dtype, &[rows, first]), (dtype, &[rows, second])];
+        let planned = planned_concrete(&text, &tensors).expect("it is scheduled");
+        assert_eq!(planned.params_text, expected, "{dtype} of {first} and {second}");
+    }
+
+    #[test]
+    fn joined_rows_of_whole_vectors_are_taken_as_one_run() {
+        check_joined(DType::F32, [3001, 17_000, 8500], "1d break 0 vector 4 threads 128x1 unroll 2x1");
+        check_joined(DType::BF16, [3001, 17_000, 8500], "1d break 0 vector 4 threads 128x1 unroll 4x1");
+        check_joined(DType::BF16, [262_144, 384, 192], "1d break 0 vector 8 threads 128x1 unroll 2x1");
+        check_joined(DType::F32, [12_345, 2046, 1002], "1d break 0 vector 2 threads 128x1 unroll 4x1");
+        // Parts, or all of them together, that start at odd places.
+        check_joined(DType::F32, [50_021, 999, 499], "2d break 1 vector 2 threads 128x1 unroll 6x1");
+        check_joined(DType::BF16, [50_021, 999, 499], "2d break 1 vector 8 threads 128x1 unroll 1x2 aligned");
+        check_joined(DType::BF16, [23_456, 1234, 617], "2d break 1 vector 8 threads 128x1 unroll 1x2 aligned");
     }
 
     #[test]

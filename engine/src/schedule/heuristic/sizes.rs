@@ -2,7 +2,7 @@
 
 use crate::fusion::{Bindings, Fusion, ScalarDef, ScalarId};
 use crate::num::{DType, Value};
-use crate::schedule::{AxisId, Extent, ScheduledFusion};
+use crate::schedule::{AxisId, Extent, ScheduledFusion, Xform};
 use crate::util::SecondaryMap;
 
 /// The values of a fusion's integer scalars for one set of arguments.
@@ -54,5 +54,29 @@ impl Sizes {
                 of / share + i64::from(of % share != 0)
             }
         }
+    }
+
+    /// Where an axis starts in the one that it is part of ([`AxisGraph::widest`](crate::axes::AxisGraph::widest)); none where
+    /// numbers that are no sizes say so.
+    pub fn place(&self, scheduled: &ScheduledFusion, axis: AxisId) -> Option<i64> {
+        let whole = scheduled.axes.widest(axis)?;
+        let (mut at, mut place) = (axis, 0i64);
+        while at != whole {
+            let step = scheduled.axes.uses(at).find_map(|xform| match *xform {
+                Xform::Resize { left, output, .. } => Some((left, output)),
+                _ => None,
+            });
+            let (left, output) = step?;
+            let left = &scheduled.axes[left];
+            place = place.checked_add(left.constant)?;
+            for (factor, scalar) in &left.terms {
+                if matches!(scheduled.fusion.scalars[*scalar].def, ScalarDef::Input { .. }) {
+                    return None;
+                }
+                place = place.checked_add(factor.checked_mul(self.values[*scalar])?)?;
+            }
+            at = output;
+        }
+        Some(place)
     }
 }
