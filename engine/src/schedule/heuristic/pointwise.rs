@@ -8,6 +8,9 @@
 //! broadcast along the rows is read once for several rows. Where only a few tensors are
 //! broadcast, and the others are one run of memory each, the 1-D case serves better; and where rows are joined of
 //! parts, all of whole vectors.
+//!
+//! Memory serves blocks best that run at the same time and take what lies side by side. So blocks follow each other along the
+//! rows, unless what is the same for all rows is found the nearer the other way.
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
@@ -103,9 +106,30 @@ pub(super) struct PointwiseParams {
     /// Whether vectors are cut from the last of the inner dimensions, which they divide, and not
     /// from all of them merged: then no tensor's run in memory ends within a vector.
     last_alone: bool,
-    /// Whether the blocks along the inner axis share x with the rows: they exceed a grid's y dimension, or look up
-    /// what is near each other.
-    one_grid_axis: bool,
+    grid: Grid,
+}
+
+/// How blocks follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Grid {
+    /// Those of other rows first, along x: what is the same for all rows is near.
+    RowsFirst,
+    /// Those of the same rows first, along x.
+    ColumnsFirst,
+    /// The same, where all share x.
+    Merged,
+}
+
+impl Grid {
+    /// The order of so many blocks along columns and rows, of which those of the same rows should follow each other, or need not.
+    fn of(columns: i64, rows: i64, columns_first: bool) -> Self {
+        let fits = |blocks: i64| blocks <= MAX_GRID_Y;
+        match columns_first && columns > 1 {
+            true if fits(rows) => Self::ColumnsFirst,
+            false if fits(columns) => Self::RowsFirst,
+            _ => Self::Merged,
+        }
+    }
 }
 
 impl std::fmt::Display for PointwiseParams {
@@ -217,6 +241,11 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let exact_vector = align.is_none() && inner_extent % vector == 0;
     let tile_x = threads_x * unroll_x;
     let exact_x = exact_vector && vectors % tile_x == 0;
+    let blocks = [ceil_div(vectors, tile_x), ceil_div(rows, threads_y * unroll_y)];
+    let grid = match looks_along {
+        true => Grid::Merged,
+        false => Grid::of(blocks[0], blocks[1], !summary.globals.iter().any(|tensor| repeats(tensor, &outer))),
+    };
     PointwiseParams {
         columns: Cut { threads: threads_x, unroll: unroll_x, exact: exact_x },
         rows: Cut { threads: threads_y, unroll: unroll_y, exact: rows % (threads_y * unroll_y) == 0 },
@@ -227,7 +256,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
         exact_vector,
         last_alone,
         fold: 1,
-        one_grid_axis: ceil_div(vectors, tile_x) > MAX_GRID_Y || looks_along,
+        grid,
     }
 }
 
@@ -235,6 +264,11 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
 fn few_idle(vectors: i64) -> i64 {
     let power = next_power_of_two(vectors);
     if power >= LEAST_THREE_QUARTERS && 4 * vectors <= 3 * power { power / 4 * 3 } else { power }
+}
+
+/// Whether a tensor has the same for several rows.
+fn repeats(tensor: &GlobalTensor, outer: &[AxisId]) -> bool {
+    tensor.elements > 1 && outer.iter().any(|root| !tensor.order.contains(root))
 }
 
 /// Of so many steps along a row those that a thread takes, about as many as are wanted and in each block the same; and the
@@ -258,13 +292,17 @@ fn looks_along(summary: &Summary<'_>, last: Option<AxisId>) -> bool {
 
 /// The widest vectors below the given width at multiples of which rows of whole tensors start, where these are short and the
 /// vectors have a word at least: many of these are faster then than wide ones that are shifted into place, which take two
-/// accesses each where a tensor has another shift. Single words are not, nor are long rows.
+/// accesses each where a tensor has another shift. Single words are not, nor are long rows, but those of two words that have other
+/// shifts.
 fn narrow_vector<'a>(full: impl Iterator<Item = &'a GlobalTensor> + Clone, row: i64, vector: i64) -> Option<i64> {
     let bytes = full.clone().map(|tensor| tensor.bytes).max()?;
     let starts = |vector: i64| full.clone().all(|tensor| tensor.rows_aligned(vector, 1));
     let mut pairs_and_wider = std::iter::successors(Some(vector), |vector| Some(vector / 2)).take_while(|own| *own > 1);
     let own = pairs_and_wider.find(|own| starts(*own))?;
-    (row <= LONG_ROW && own < vector && own * bytes >= WORD_BYTES).then_some(own)
+    // Rows with more between them have shifts of their own.
+    let has_shifts = full.clone().any(|tensor| tensor.dense.iter().any(|dense| !dense));
+    let is_wide = has_shifts && own * bytes >= LEAST_VECTOR_BYTES;
+    ((row <= LONG_ROW || is_wide) && own < vector && own * bytes >= WORD_BYTES).then_some(own)
 }
 
 /// Rows that are no whole vectors, while several together are, of tensors that are one run of memory each: then these are taken as
@@ -316,7 +354,8 @@ fn folded(
         rows: Cut { threads: y, unroll, exact: rows % (fold * y * unroll) == 0 },
         exact_vector: true,
         last_alone: false,
-        one_grid_axis: ceil_div(vectors, x) > MAX_GRID_Y,
+        // What is the same for all rows, a thread reads once for several.
+        grid: Grid::of(ceil_div(vectors, x), ceil_div(steps, y * unroll), true),
     })
 }
 
@@ -572,14 +611,19 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Po
             let (row_block, row_step) = builder.split(row_steps, params.rows.unroll, params.rows.exact)?;
             builder.parallelize(row_thread, ParallelType::Tidy)?;
             builder.parallelize(row_step, ParallelType::Unroll)?;
-            if params.one_grid_axis {
-                let block = builder.merge(row_block, block)?;
-                builder.parallelize(block, ParallelType::Bidx)?;
-                order.extend([block, row_thread]);
-            } else {
-                builder.parallelize(row_block, ParallelType::Bidx)?;
-                builder.parallelize(block, ParallelType::Bidy)?;
-                order.extend([row_block, block, row_thread]);
+            match params.grid {
+                Grid::Merged => {
+                    let block = builder.merge(row_block, block)?;
+                    builder.parallelize(block, ParallelType::Bidx)?;
+                    order.extend([block, row_thread]);
+                }
+                Grid::RowsFirst | Grid::ColumnsFirst => {
+                    let (fast, slow) =
+                        if params.grid == Grid::RowsFirst { (row_block, block) } else { (block, row_block) };
+                    builder.parallelize(fast, ParallelType::Bidx)?;
+                    builder.parallelize(slow, ParallelType::Bidy)?;
+                    order.extend([row_block, block, row_thread]);
+                }
             }
             loops.insert(0, row_step);
         }
@@ -648,6 +692,14 @@ mod tests {
         check_joined(DType::F32, [50_021, 999, 499], "2d break 1 vector 2 threads 128x1 unroll 6x1");
         check_joined(DType::BF16, [50_021, 999, 499], "2d break 1 vector 8 threads 128x1 unroll 1x2 aligned");
         check_joined(DType::BF16, [23_456, 1234, 617], "2d break 1 vector 8 threads 128x1 unroll 1x2 aligned");
+    }
+
+    #[test]
+    fn blocks_follow_each_other_along_rows() {
+        let orders = [(50, 1500), (1, 1500), (50, 70_000)].map(|(columns, rows)| Grid::of(columns, rows, true));
+        assert_eq!(orders, [Grid::ColumnsFirst, Grid::RowsFirst, Grid::Merged]);
+        let orders = [(50, 70_000), (70_000, 50)].map(|(columns, rows)| Grid::of(columns, rows, false));
+        assert_eq!(orders, [Grid::RowsFirst, Grid::Merged]);
     }
 
     #[test]
