@@ -55,8 +55,10 @@ const MOST_BROADCAST: usize = 2;
 /// Bytes of a vector with which rows of any length are as fast as with wider ones.
 const LEAST_VECTOR_BYTES: i64 = 2 * WORD_BYTES;
 
-/// Threads along a row from which on three quarters of a power of two serve as well.
-const LEAST_THREE_QUARTERS: i64 = 16;
+/// The power of two of threads along a row from which on fewer eighths of it serve as well.
+const LEAST_EIGHTHS: i64 = 16;
+/// Threads of a block of short rows.
+const ROW_THREADS: i64 = 128;
 
 /// Bytes of a run that is worth keeping together.
 const LEAST_RUN: f64 = 64.0;
@@ -212,7 +214,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     // Rows that are shifted into place keep many loads of whole tensors under way; what is broadcast is near.
     let broadcast = if align.is_some() { broadcast.len().min(1) } else { broadcast.len() };
     let inputs = (whole.len() + broadcast).max(1) as i64;
-    let threads = tuned(cx.options, "pointwise.threads", if looks_along { 256 } else { 128 });
+    let threads = tuned(cx.options, "pointwise.threads", if looks_along { 256 } else { ROW_THREADS });
     let (threads_x, threads_y) = if outer.is_empty() {
         (threads, 1)
     } else {
@@ -260,10 +262,20 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     }
 }
 
-/// Threads for so many vectors of a row, of which at most a quarter are idle: a power of two, or three quarters of one.
+/// Threads for so many vectors of a row: as many eighths of a power of two, from five on, as take the fewest lanes of warps a row. Of
+/// equals the most, since that is a rounder number and serves more rows.
 fn few_idle(vectors: i64) -> i64 {
     let power = next_power_of_two(vectors);
-    if power >= LEAST_THREE_QUARTERS && 4 * vectors <= 3 * power { power / 4 * 3 } else { power }
+    if power < LEAST_EIGHTHS {
+        return power;
+    }
+    // Lanes of a block for all rows of which as many fit.
+    let lanes = |threads: i64| {
+        let rows = (ROW_THREADS / threads).max(1);
+        (ceil_div(threads * rows, WARP) * WARP) as f64 / rows as f64
+    };
+    let enough = (5..=8).rev().map(|eighths| power / 8 * eighths).filter(|threads| *threads >= vectors);
+    enough.min_by(|a, b| lanes(*a).total_cmp(&lanes(*b))).unwrap_or(power)
 }
 
 /// Whether a tensor has the same for several rows.
@@ -704,8 +716,8 @@ mod tests {
 
     #[test]
     fn few_threads_are_idle_and_steps_are_even() {
-        let threads = [3, 9, 12, 13, 17, 24, 25, 90, 97].map(few_idle);
-        assert_eq!(threads, [4, 12, 12, 16, 24, 24, 32, 96, 128]);
+        let threads = [3, 9, 12, 13, 15, 17, 24, 25, 33, 41, 49, 72, 90, 97].map(few_idle);
+        assert_eq!(threads, [4, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64, 96, 96, 128]);
         let steps =
             [(5, 4), (7, 4), (34, 4), (1, 8), (3, 8), (9, 1)].map(|(steps, wanted)| along_and_beside(steps, wanted));
         assert_eq!(steps, [(5, 1), (4, 1), (6, 1), (1, 8), (3, 2), (1, 1)]);
