@@ -25,6 +25,7 @@ mod property;
 mod random_schedules;
 mod rewrites;
 mod rows;
+mod rows_in_ring;
 mod scaling;
 mod schedule_steps;
 mod segments;

@@ -1,19 +1,27 @@
 //! Who holds rows while sums of columns are added up: the ways of `inner_outer`, and what each costs.
 //!
-//! In: what a row is. Out: how many threads hold one, how many a block takes at once, and how many blocks there are. What
+//! In: what a row is. Out: how many threads hold one, how many a block takes at once, how many blocks there are, and whether
+//! threads hold elements of rows in registers or read them from the ring again. What
 //! decides is a model of a multiprocessor's cycles for its rows, and for the sums of all blocks behind them.
 
-use super::residency::REGISTER_BYTES;
+use super::residency::{Parameters, REGISTER_BYTES};
 use super::tile::{WARP, block_sizes, ceil_div, next_power_of_two, oddity, power_of_two_below};
 use crate::kernel::MAX_ACCESS_BYTES;
 use crate::options::DeviceDesc;
 
-/// Stages of the ring in which rows come.
+/// Stages of the ring in which rows come that are held in registers, and of that in which they stay.
 pub(super) const STAGES: u32 = 3;
-/// Registers of a thread whatever it holds.
+const STAGES_OF_RING: [u32; 3] = [1, 2, 3];
+/// Stages of what a ring has for a row as a whole, at least.
+pub(super) const LEAST_SHARED: u32 = 2;
+/// Where parameters may be while rows stay in the ring.
+const PLACES_OF_PARAMETERS: [Parameters; 3] = [Parameters::Kept, Parameters::Staged, Parameters::Reread];
+/// Registers of a thread whatever it holds; and of one that holds nothing of rows, whose vectors are tested.
 const FIXED: i64 = 40;
-/// More of them no thread is given.
+const FIXED_OF_RING: i64 = 60;
+/// More of them no thread is given, or none that holds nothing of rows.
 const MOST_REGISTERS: i64 = 200;
+const MOST_REGISTERS_OF_RING: i64 = 255;
 /// Registers more of a thread where the threads' vectors are not exactly the row, or threads not the blocks.
 const MASKED: i64 = 14;
 /// Shared memory that is left to what warps of a row exchange.
@@ -21,6 +29,9 @@ const EXCHANGE: i64 = 8 << 10;
 /// Vectors that a thread holds, few numbers since each is a kernel of its own; and elements at most.
 const BATCHES: [i64; 8] = [1, 2, 3, 4, 6, 8, 10, 12];
 const MOST_ELEMENTS: i64 = 32;
+/// The same where rows stay in the ring: of long rows a few threads more or fewer are much.
+const BATCHES_OF_RING: [i64; 17] = [2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 20, 24, 32, 40, 48, 64];
+const MOST_ELEMENTS_OF_RING: i64 = 96;
 /// Elements of a vector that is wide.
 const LEAST_WIDE: i64 = 4;
 /// Threads of a block that takes several rows at once, and the powers of two that such rows are.
@@ -30,7 +41,9 @@ const POWERS: std::ops::Range<u32> = 0..8;
 const FEWEST_TURNS: i64 = 4;
 /// Elements of rows that may be worth it.
 const SHORTEST_ROW: i64 = 8;
-const LONGEST_ROW: i64 = 16 << 10;
+const LONGEST_ROW: i64 = 48 << 10;
+/// Elements of the shortest rows that stay in the ring, unless somebody asks for it.
+const SHORTEST_IN_RING: i64 = 8 << 10;
 /// Rows below which the sums of all blocks are too much beside them.
 const FEWEST_ROWS: i64 = 528;
 /// Thousandths of the time that registers are worth which the model says are not enough.
@@ -42,6 +55,14 @@ const BARRIER_CYCLES: i64 = 350;
 /// Where rows come through the ring, and where they are loaded ahead.
 const RING_WORK: Work = Work { row: 40, sum: 17, narrow: 70, element: 13, added: 5 };
 const AHEAD_WORK: Work = Work { row: 10, sum: 17, narrow: 0, element: 28, added: 5 };
+/// Where each stage reads rows from the ring. (An estimate.)
+const AGAIN_WORK: Work = Work { row: 40, sum: 17, narrow: 85, element: 20, added: 5 };
+/// How many times as fast as memory the second-level cache is, from which two stages read parameters; and warps whose time goes
+/// into waiting for what they read. (Estimates.)
+const CACHE_SPEED: i64 = 3;
+const WAITING: i64 = 4;
+/// Hundredths of the time of memory that two kernels take, both of which read all rows: of whole vectors, and of narrow ones.
+const OF_TWO_KERNELS: [i64; 2] = [130, 160];
 /// Warps that issue at once.
 const ISSUED: i64 = 4;
 /// Bytes that a multiprocessor has of the memory's in four cycles.
@@ -82,6 +103,8 @@ pub(super) struct Row {
     /// Bytes of an element that come through the ring, that are loaded a row ahead, and of all that is moved.
     pub(super) ring: i64,
     pub(super) ahead: i64,
+    /// Bytes that come through the ring for a row as a whole: each thread has a copy.
+    pub(super) whole: i64,
     pub(super) moved: i64,
     /// Bytes of an element that a thread holds while it works on it, and all the time.
     pub(super) early: i64,
@@ -103,6 +126,30 @@ pub(super) struct Way {
     /// Blocks, and how many should fit a multiprocessor.
     pub(super) blocks: i64,
     pub(super) per_sm: i64,
+    /// Where it is held.
+    pub(super) held: Held,
+}
+
+/// Where a row is while a block works on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Held {
+    /// In registers, and parameters too.
+    Registers,
+    /// In a ring of so many stages, from which each stage of the computation reads it again: registers hold sums of
+    /// columns, and parameters where these are kept.
+    Ring { stages: u32, parameters: Parameters },
+}
+
+impl std::fmt::Display for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self::Ring { stages, parameters } = self else { return Ok(()) };
+        let parameters = match parameters {
+            Parameters::Kept => "",
+            Parameters::Reread => " reread",
+            Parameters::Staged => " staged",
+        };
+        write!(f, " ring {stages}{parameters}")
+    }
 }
 
 impl Way {
@@ -119,18 +166,53 @@ impl Way {
     }
 }
 
-/// The ways to hold rows, each with the cycles that it takes.
-pub(super) fn ways(device: &DeviceDesc, row: &Row) -> Vec<(i64, Way)> {
+/// The ways to hold rows, each with the cycles that it takes, the best first. Those in registers come before others, but
+/// where rows have as many elements as somebody asked for.
+pub(super) fn ways(device: &DeviceDesc, row: &Row, in_ring: Option<i64>) -> Vec<(i64, Way)> {
     if !may_add_columns(row.number, row.length) {
         return Vec::new();
     }
+    let is_asked = in_ring.is_some_and(|least| row.length >= least);
+    let mut others = if is_asked || row.length >= SHORTEST_IN_RING { ways_in_ring(device, row) } else { Vec::new() };
+    if !is_asked {
+        let most = cycles_of_two_kernels(device, row);
+        others.retain(|(cost, _)| *cost < most);
+    }
+    others.sort_by_key(|(cost, _)| *cost);
+    if is_asked && !others.is_empty() {
+        return others;
+    }
+    let mut ways = ways_in(device, row, Held::Registers);
+    ways.sort_by_key(|(cost, _)| *cost);
+    ways.extend(others);
+    ways
+}
+
+/// The ways in which rows stay in the ring.
+fn ways_in_ring(device: &DeviceDesc, row: &Row) -> Vec<(i64, Way)> {
+    if row.ahead > 0 || row.ring == 0 {
+        return Vec::new();
+    }
+    let places = if row.parameters > 0 { &PLACES_OF_PARAMETERS[..] } else { &[Parameters::Kept] };
+    let held = STAGES_OF_RING.into_iter().flat_map(|stages| places.iter().map(move |place| (stages, *place)));
+    held.flat_map(|(stages, parameters)| ways_in(device, row, Held::Ring { stages, parameters })).collect()
+}
+
+fn ways_in(device: &DeviceDesc, row: &Row, held: Held) -> Vec<(i64, Way)> {
     let vectors = row.length / row.vector;
-    let most = (MOST_ELEMENTS / row.vector).min(vectors);
-    let batches = BATCHES.into_iter().filter(|batch| *batch <= most);
+    let (batches, most): (&[i64], i64) = match held {
+        Held::Registers => (&BATCHES, MOST_ELEMENTS),
+        Held::Ring { .. } => (&BATCHES_OF_RING, MOST_ELEMENTS_OF_RING),
+    };
+    let most = (most / row.vector).min(vectors);
+    let batches = batches.iter().copied().filter(|batch| *batch <= most);
     let is_wide = row.vector >= LEAST_WIDE;
     let tiles = batches.flat_map(|batch| tiles_of(ceil_div(vectors, batch), is_wide).map(move |tile| (batch, tile)));
-    let fit = tiles.filter(|(_, [threads, at_once])| threads * at_once <= i64::from(device.max_threads_per_block));
-    fit.flat_map(|(batch, tile)| weigh(device, row, batch, tile)).collect()
+    let is_block = |[threads, at_once]: [i64; 2]| {
+        threads * at_once <= i64::from(device.max_threads_per_block) && (held == Held::Registers || at_once == 1)
+    };
+    let fit = tiles.filter(|(_, tile)| is_block(*tile));
+    fit.flat_map(|(batch, tile)| weigh(device, row, (batch, held), tile)).collect()
 }
 
 /// Threads of a row that has use for so many, and rows at once. Of narrow vectors a thread may have more or fewer, and
@@ -153,12 +235,12 @@ fn tiles_of(wanted: i64, is_wide: bool) -> impl Iterator<Item = [i64; 2]> {
 
 /// The ways with so many threads: with as many blocks as have the registers by the model, and with one more if it may
 /// have them, each with its cost.
-fn weigh(device: &DeviceDesc, row: &Row, batch: i64, [threads, at_once]: [i64; 2]) -> Vec<(i64, Way)> {
+fn weigh(device: &DeviceDesc, row: &Row, (batch, held): (i64, Held), [threads, at_once]: [i64; 2]) -> Vec<(i64, Way)> {
     let sms = i64::from(device.sm_count);
     let most = row.number / FEWEST_TURNS / at_once;
     let mut ways: Vec<(i64, Way)> = Vec::new();
     for tight in [0, TIGHT] {
-        let mut way = Way { batch, threads, at_once, blocks: 0, per_sm: 0 };
+        let mut way = Way { batch, threads, at_once, blocks: 0, per_sm: 0, held };
         let registers = registers(row, &way);
         let registers = if tight > 0 { registers - registers / 10 } else { registers };
         way.per_sm = blocks_of_sm(device, row, &way, registers).min((most / sms).max(1));
@@ -176,22 +258,60 @@ fn weigh(device: &DeviceDesc, row: &Row, batch: i64, [threads, at_once]: [i64; 2
 
 /// Cycles, about, that a multiprocessor takes.
 fn cycles(row: &Row, way: &Way) -> i64 {
-    let Way { batch, threads, at_once, blocks, per_sm } = *way;
+    let Way { batch, threads, at_once, blocks, per_sm, held } = *way;
     let elements = batch * row.vector;
     let is_ahead = row.ahead > 0;
-    let work = if is_ahead { AHEAD_WORK } else { RING_WORK };
-    let narrow = if row.vector * row.widest < MAX_ACCESS_BYTES { batch * work.narrow } else { 0 };
+    let work = match held {
+        Held::Ring { .. } => AGAIN_WORK,
+        Held::Registers if is_ahead => AHEAD_WORK,
+        Held::Registers => RING_WORK,
+    };
+    let narrow = if is_narrow(row) { batch * work.narrow } else { 0 };
     let of_warp = work.row + work.sum * row.row_sums + narrow + elements * (work.element + work.added * row.sums);
     let wait = if is_ahead { LOAD_CYCLES } else { 0 } + if threads > WARP { BARRIER_CYCLES } else { 0 };
     let warps = way.of_block() / WARP;
     let busy = wait + of_warp * per_sm * warps / ISSUED;
     let moved = per_sm * at_once * row.length * row.moved * 4 / BYTES_OF_FOUR_CYCLES;
+    let turn = match held {
+        Held::Registers => both(busy, moved),
+        Held::Ring { stages, parameters } => turn_of_ring(row, way, (stages, parameters), [busy, moved]),
+    };
     let turns = ceil_div(row.number, blocks * at_once);
     // Then sums of all blocks: a thread has those of some blocks for the elements that it held.
     let passes = threads / way.groups();
     let pass = (ceil_div(blocks, way.of_block()) + 1) * PASS_CYCLES + COMBINED * elements * warps;
     let over_rows = if at_once > 1 { elements * OF_ROWS_AT_ONCE } else { 0 };
-    turns.saturating_mul(both(busy, moved)).saturating_add(row.sums * (passes * pass + over_rows))
+    turns.saturating_mul(turn).saturating_add(row.sums * (passes * pass + over_rows))
+}
+
+/// Whether vectors are shorter than the widest access.
+fn is_narrow(row: &Row) -> bool {
+    row.vector * row.widest < MAX_ACCESS_BYTES
+}
+
+/// Cycles of a turn in which rows stay in a ring: few warps wait for themselves too, of two stages memory rests from the end of
+/// one row until the next is asked for, and of one while the first half of the work is done.
+fn turn_of_ring(row: &Row, way: &Way, (stages, parameters): (u32, Parameters), [busy, moved]: [i64; 2]) -> i64 {
+    let warps = way.per_sm * way.of_block() / WARP;
+    let busy = busy * (warps + WAITING) / warps.max(1);
+    let reread = match parameters {
+        Parameters::Reread => 2 * way.per_sm * row.length * row.parameters * 4 / BYTES_OF_FOUR_CYCLES / CACHE_SPEED,
+        Parameters::Kept | Parameters::Staged => 0,
+    };
+    let moved = moved + reread;
+    match stages {
+        1 => busy / 2 + both(busy / 2, moved + LOAD_CYCLES),
+        2 => both(busy, moved + LOAD_CYCLES / 2),
+        _ => both(busy, moved),
+    }
+}
+
+/// Cycles, about, of two kernels, both of which read all rows.
+fn cycles_of_two_kernels(device: &DeviceDesc, row: &Row) -> i64 {
+    let bytes = row.length.saturating_mul(row.moved + row.ring + row.ahead).saturating_mul(row.number);
+    let [whole, narrow] = OF_TWO_KERNELS;
+    let share = if is_narrow(row) { narrow } else { whole };
+    bytes / i64::from(device.sm_count) / BYTES_OF_FOUR_CYCLES * 4 / 100 * share
 }
 
 /// The time of two things that are done at once: that of the longer, and more if they take about as long.
@@ -206,14 +326,21 @@ fn registers(row: &Row, way: &Way) -> i64 {
     let elements = way.batch * row.vector;
     // Numbers of two bytes share a register where they come as vectors.
     let alone = if row.vector == 1 { 2 } else { 1 };
-    let held = row.sums * REGISTER_BYTES + row.early + (row.parameters + row.ahead) * alone;
-    FIXED + if way.threads * elements == row.length { 0 } else { MASKED } + elements * held / REGISTER_BYTES
+    let (fixed, of_rows) = match way.held {
+        Held::Registers => (FIXED, row.early + (row.parameters + row.ahead) * alone),
+        Held::Ring { parameters: Parameters::Kept, .. } => (FIXED_OF_RING, row.parameters * alone),
+        Held::Ring { .. } => (FIXED_OF_RING, 0),
+    };
+    let held = row.sums * REGISTER_BYTES + of_rows;
+    let is_tested = way.held == Held::Registers && way.threads * elements != row.length;
+    fixed + if is_tested { MASKED } else { 0 } + elements * held / REGISTER_BYTES
 }
 
 /// Blocks that fit a multiprocessor.
 fn blocks_of_sm(device: &DeviceDesc, row: &Row, way: &Way, registers: i64) -> i64 {
     let shared = shared_bytes(row, way);
-    if registers > MOST_REGISTERS || shared > i64::from(device.shared_per_block) {
+    let most = if way.held == Held::Registers { MOST_REGISTERS } else { MOST_REGISTERS_OF_RING };
+    if registers > most || shared > i64::from(device.shared_per_block) {
         return 0;
     }
     let fit = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);
@@ -224,11 +351,21 @@ fn blocks_of_sm(device: &DeviceDesc, row: &Row, way: &Way, registers: i64) -> i6
     i64::from(device.resident_blocks(fit(way.of_block()), fit(tested), fit(shared)))
 }
 
-/// Shared memory of a block: the ring, and what threads exchange. Sums of rows at once go through two buffers in turn; rows
-/// of one warp are combined before they are written there.
+/// Shared memory of a block: the ring, parameters that stay there, and what threads exchange. Sums of rows at once go
+/// through two buffers in turn; rows of one warp are combined before they are written there.
 fn shared_bytes(row: &Row, way: &Way) -> i64 {
     let elements = way.batch * row.vector;
-    let ring = i64::from(STAGES) * way.of_block() * elements * row.ring;
+    let of_element = match way.held {
+        Held::Registers => i64::from(STAGES) * row.ring,
+        Held::Ring { stages, parameters: Parameters::Staged } => i64::from(stages) * row.ring + row.parameters,
+        Held::Ring { stages, .. } => i64::from(stages) * row.ring,
+    };
+    // What threads exchange has room for what rows in registers have as a whole.
+    let whole = match way.held {
+        Held::Registers => 0,
+        Held::Ring { stages, .. } => i64::from(stages.max(LEAST_SHARED)) * row.whole,
+    };
+    let ring = way.of_block() * (elements * of_element + whole);
     let of_rows = match way.at_once {
         1 => 0,
         _ => 2 * way.of_block() * elements * row.widest_sum / (WARP / way.threads).max(1),
@@ -253,6 +390,7 @@ mod tests {
         widest: 2,
         ring: 4,
         ahead: 0,
+        whole: 8,
         moved: 6,
         early: 7,
         parameters: 2,
@@ -264,11 +402,11 @@ mod tests {
     #[test]
     fn what_is_chosen_fits_a_multiprocessor() {
         let device = DeviceDesc::h200();
-        let lengths = [8, 16, 24, 64, 200, 400, 640, 768, 1000, 1024, 2048, 4096, 8192];
+        let lengths = [8, 16, 24, 64, 200, 400, 640, 768, 1000, 1024, 2048, 4096, 8192, 17_000, 24_000];
         for (length, ring) in lengths.into_iter().flat_map(|length| [2, 4, 8, 16].map(|ring| (length, ring))) {
             for number in [528, 1056, 20_000, i64::MAX / 4] {
                 let row = Row { number, length, ring, widest: ring.min(8), ..PAIRED };
-                for (cost, way) in ways(&device, &row) {
+                for (cost, way) in ways(&device, &row, None).into_iter().chain(ways(&device, &row, Some(1))) {
                     assert!(cost > 0, "{row:?} {way:?}");
                     assert!(
                         shared_bytes(&row, &way) * way.per_sm <= i64::from(device.shared_per_sm),
@@ -283,10 +421,27 @@ mod tests {
     }
 
     #[test]
+    fn rows_stay_in_the_ring_where_registers_do_not_hold_them() {
+        let first = |length: i64, in_ring: Option<i64>| {
+            let row = Row { number: 3001, length, ..PAIRED };
+            ways(&DeviceDesc::h200(), &row, in_ring).first().map(|(_, way)| way.held)
+        };
+        assert_eq!(first(8192, None), Some(Held::Registers));
+        assert!(matches!(first(8192, Some(8192)), Some(Held::Ring { .. })));
+        assert!(matches!(first(17_000, None), Some(Held::Ring { .. })));
+        // More sums than there are registers.
+        assert_eq!(first(40_000, None), None);
+        // What no asynchronous copy moves is held in registers whatever somebody asks for.
+        let odd = Row { number: 3001, length: 4097, vector: 1, ring: 0, ahead: 4, ..PAIRED };
+        let first = ways(&DeviceDesc::h200(), &odd, Some(1)).first().map(|(_, way)| way.held);
+        assert_eq!(first, Some(Held::Registers));
+    }
+
+    #[test]
     fn few_rows_have_fewer_blocks() {
         let best = |number: i64| {
             let row = Row { number, length: 32, ..PAIRED };
-            ways(&DeviceDesc::h200(), &row).into_iter().min_by_key(|(cost, _)| *cost).map(|(_, way)| way.blocks)
+            ways(&DeviceDesc::h200(), &row, None).first().map(|(_, way)| way.blocks)
         };
         assert!(best(528).is_some_and(|blocks| blocks < 132));
         assert!(best(1 << 20).is_some_and(|blocks| blocks >= 132));

@@ -10,22 +10,26 @@
 //! No asynchronous copy moves two bytes: what has vectors of no more, as rows at odd places do, is loaded one row ahead into
 //! registers instead.
 //!
+//! Of long rows registers have room for sums of columns alone. Then a row stays in the ring, of fewer stages if need be, and
+//! each stage of the computation reads it there again; parameters stay in registers or shared memory, or come from memory
+//! again. Of one stage the elements of the next row follow those of this one as soon as they were read for the last time.
+//!
 //! Afterwards what ran over blocks runs over threads, and the other way round: a thread adds up the sums of each
 //! `threads * at_once`-th block, for the vectors of `threads / groups` threads of a row; there are as many groups as blocks at
 //! most.
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
-use super::column_ways::{Row, STAGES, Way, ways};
+use super::column_ways::{Held, LEAST_SHARED, Row, STAGES, Way, ways};
 use super::coverage;
-use super::norm_inner::{along_row, is_cheap, prefetch_rows};
+use super::norm_inner::{along_row, is_cheap, is_repeatable, prefetch_rows};
 use super::phases::{descendants, loops_of, reduced_over, set_loops, split_off};
 use super::recompute::{recompute, recompute_in_loop};
-use super::residency::{REGISTER_BYTES, is_load};
+use super::residency::{Parameters, REGISTER_BYTES, is_load};
 use super::structure::Side;
 use super::summary::GlobalTensor;
 use super::tile::{Caching, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, vector_width};
 use crate::diag::{Diagnostic, Result};
-use crate::kernel::MAX_ACCESS_BYTES;
+use crate::kernel::{CacheHint, MAX_ACCESS_BYTES};
 use crate::schedule::{AxisId, Compute, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 use std::collections::BTreeSet;
 
@@ -35,7 +39,7 @@ pub(super) const HEURISTIC: Heuristic = Heuristic {
     accepts: |problem, scheduled| {
         coverage::check_direct(scheduled)?;
         let shape = shape_of(problem, scheduled)?;
-        match ways(problem.cx.device, &shape.one).is_empty() {
+        match ways_of(problem, &shape.one).is_empty() {
             true => Err(Refusal::Pattern("no block holds a row and what it adds up of the columns".to_string())),
             false => Ok(()),
         }
@@ -63,12 +67,12 @@ pub(super) struct InnerOuterParams {
 
 impl std::fmt::Display for InnerOuterParams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Way { batch, threads, at_once, blocks, per_sm } = self.way;
+        let Way { batch, threads, at_once, blocks, per_sm, held } = self.way;
         write!(f, "vector {} batch {batch} threads {threads}", self.vector)?;
         if at_once > 1 {
             write!(f, "x{at_once}")?;
         }
-        write!(f, " blocks {blocks} {per_sm} per_sm{}", if self.is_ahead { " ahead" } else { "" })
+        write!(f, " blocks {blocks} {per_sm} per_sm{held}{}", if self.is_ahead { " ahead" } else { "" })
     }
 }
 
@@ -131,10 +135,8 @@ fn row_of(
     let extent = |roots: &[AxisId]| roots.iter().fold(1i64, |n, root| n.saturating_mul(sizes.extent(scheduled, *root)));
     let length = extent(row);
     let runs = |tensor: &GlobalTensor| row.last().is_some_and(|last| tensor.is_innermost(*last));
-    let is_row = |tensor: &&GlobalTensor| {
-        let has = |roots: &[AxisId]| roots.iter().any(|root| tensor.order.contains(root));
-        has(rows) && has(row)
-    };
+    let has = |tensor: &GlobalTensor, roots: &[AxisId]| roots.iter().any(|root| tensor.order.contains(root));
+    let is_row = |tensor: &&GlobalTensor| has(tensor, rows) && has(tensor, row);
     let aligned = |vector: i64| {
         let is_aligned =
             |tensor: &GlobalTensor| tensor.rows_aligned(vector.min(MAX_ACCESS_BYTES / tensor.bytes), row.len());
@@ -148,6 +150,8 @@ fn row_of(
         let inputs = all().filter(|tensor| !tensor.is_output);
         inputs.map(|tensor| tensor.bytes).filter(|bytes| is_copied(vector * bytes) == copied).sum()
     };
+    let is_whole = |tensor: &&GlobalTensor| !tensor.is_output && has(tensor, rows) && !has(tensor, row);
+    let whole = summary.globals.iter().filter(is_whole).map(|tensor| tensor.bytes);
     let bytes = |tv: &TvId| scheduled.tensors[*tv].dtype.bytes() as i64;
     Row {
         number: extent(rows),
@@ -156,6 +160,7 @@ fn row_of(
         widest: all().map(|tensor| tensor.bytes).max().unwrap_or(1),
         ring: read(true),
         ahead: read(false),
+        whole: whole.filter(|bytes| is_copied(*bytes)).sum(),
         moved: all().map(|tensor| tensor.bytes).sum(),
         early: side.held.early,
         parameters: side.held.parameters_read,
@@ -195,17 +200,23 @@ fn behind_sums(scheduled: &ScheduledFusion, sums: &[TvId], columns: &BTreeSet<Ax
     None
 }
 
+/// The ways to hold rows, the best first.
+fn ways_of(problem: &Problem<'_>, one: &Row) -> Vec<(i64, Way)> {
+    ways(problem.cx.device, one, problem.cx.options.tuning.get("inner_outer.ring").copied())
+}
+
 /// Chooses for the given sizes.
 fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<InnerOuterParams> {
     let refused = || Diagnostic::bug("rows and columns that were accepted, and no way to hold them");
     let Shape { rows, row, one } = shape_of(problem, scheduled).map_err(|_| refused())?;
-    let mut ways = ways(problem.cx.device, &one);
-    ways.sort_by_key(|(cost, _)| *cost);
+    let ways = ways_of(problem, &one);
     let place = problem.cx.options.tuning.get("inner_outer.choice").copied().unwrap_or(0);
     let place = usize::try_from(place).unwrap_or(0).min(ways.len().saturating_sub(1));
     let (_, way) = ways.into_iter().nth(place).ok_or_else(refused)?;
-    let exact = one.length == way.threads * way.batch * one.vector;
     let exact_rows = one.number % (way.blocks * way.at_once) == 0;
+    // With tests of rows alone the compiler gathers what is added in one place, and what is read for it in registers.
+    let may_be_exact = way.held == Held::Registers || exact_rows;
+    let exact = may_be_exact && one.length == way.threads * way.batch * one.vector;
     Ok(InnerOuterParams { rows, row, vector: one.vector, is_ahead: one.ahead > 0, way, exact, exact_rows })
 }
 
@@ -238,7 +249,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &In
     // No asynchronous copy says that a line is the first to go.
     cache_inputs(builder, caching.of_stores())?;
     let ring = ring_of_rows(builder, params)?;
-    recompute(builder, |state, tv| is_cheap(state, tv, &params.row))?;
+    recompute(builder, |state, tv| is_computed_again(state, tv, params))?;
     let rows = split(builder, params)?;
     let (sums, workspaces) = factor(builder, params, &rows)?;
     let columns = split_anew(builder, params, &rows)?;
@@ -250,18 +261,58 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &In
     }
     let later = split_off(builder, &workspaces)?;
     set_loops(builder, &later, &rows.loops(), &columns.loops(&rows))?;
+    stage_parameters(builder, params, &later)?;
     // What is cheap to compute of parameters.
     recompute_in_loop(builder, rows.turn, |state, tv| {
-        let is_value = state.tensors[tv].memory == Memory::Local && !is_load(state, tv) && !later.contains(&tv);
-        is_value && is_cheap(state, tv, &params.row) && along_row(state, tv, &params.row)
+        let is_kept = params.way.held == Held::Registers && is_load(state, tv);
+        !is_kept && !later.contains(&tv) && is_computed_again(state, tv, params)
     })?;
     builder.min_blocks(params.way.per_sm as u32)?;
-    let keep = positions(builder, rows.element, &later);
+    let keep = positions(builder, params, rows.element, &later);
     builder.inline_most(&keep)?;
     for load in ring {
-        builder.circular_buffer(load, STAGES)?;
+        let is_whole = !along_row(builder.state(), load, &params.row);
+        let stages = match params.way.held {
+            Held::Registers => STAGES,
+            Held::Ring { stages, .. } if is_whole => stages.max(LEAST_SHARED),
+            Held::Ring { stages, .. } => stages,
+        };
+        builder.circular_buffer(load, stages)?;
     }
     if params.is_ahead { load_ahead(builder, &later, rows.turn) } else { Ok(()) }
+}
+
+/// Whether a value of the row is computed, or read, again where it is needed: what is cheap, and all but parameters that
+/// stay somewhere if registers hold nothing of rows.
+fn is_computed_again(state: &ScheduledFusion, tv: TvId, params: &InnerOuterParams) -> bool {
+    let is_value = state.tensors[tv].memory == Memory::Local;
+    let stays = |parameters: Parameters| parameters != Parameters::Reread && is_load(state, tv);
+    match params.way.held {
+        Held::Registers => is_value && is_cheap(state, tv, &params.row),
+        Held::Ring { parameters, .. } => is_value && !stays(parameters) && is_repeatable(state, tv, &params.row),
+    }
+}
+
+/// Moves what the phase of rows reads of parameters to shared memory, if it stays there; or keeps it in caches.
+fn stage_parameters(builder: &mut ScheduleBuilder, params: &InnerOuterParams, later: &BTreeSet<TvId>) -> Result<()> {
+    let Held::Ring { parameters, .. } = params.way.held else { return Ok(()) };
+    let state = builder.state();
+    let is_local = |tv: TvId| state.tensors[tv].memory == Memory::Local && !later.contains(&tv);
+    let is_parameter = |tv: &TvId| is_load(state, *tv) && is_local(*tv) && along_row(state, *tv, &params.row);
+    let loads: Vec<TvId> = state.tensors.ids().filter(is_parameter).collect();
+    let mut read = BTreeSet::new();
+    for load in loads {
+        match parameters {
+            Parameters::Kept => {}
+            Parameters::Reread => builder.set_cache_hint(load, CacheHint::Again)?,
+            Parameters::Staged => {
+                let staged = builder.cache_after(load)?;
+                builder.set_memory(staged, Memory::Shared)?;
+                read.insert(builder.cache_after(staged)?);
+            }
+        }
+    }
+    recompute(builder, |_, tv| read.contains(&tv))
 }
 
 /// Loads the next row into registers while this one is worked on.
@@ -377,9 +428,24 @@ fn factor(builder: &mut ScheduleBuilder, params: &InnerOuterParams, axes: &RowAx
 }
 
 /// How deep values are computed at most: what is loaded outside of the loop over a thread's vectors, sums of blocks too,
-/// and what is stored outside of that over a vector.
-fn positions(builder: &ScheduleBuilder, element: AxisId, later: &BTreeSet<TvId>) -> Vec<(TvId, usize)> {
+/// and what is stored outside of that over a vector, as is what registers do not hold.
+fn positions(
+    builder: &ScheduleBuilder,
+    params: &InnerOuterParams,
+    element: AxisId,
+    later: &BTreeSet<TvId>,
+) -> Vec<(TvId, usize)> {
     let state = builder.state();
+    let before = |tv: TvId| {
+        let loops = &state.tensors[tv].loops;
+        loops.iter().position(|own| own.axis == element).unwrap_or(loops.len())
+    };
+    // What is on its way to registers or through them, not parameters that are kept there.
+    let passes = |tv: TvId| match params.way.held {
+        Held::Registers => false,
+        Held::Ring { parameters: Parameters::Kept, .. } => !is_load(state, tv),
+        Held::Ring { .. } => true,
+    };
     let outside = |tv: TvId| {
         let data = &state.tensors[tv];
         let is_held = |own: &Loop| matches!(own.parallel, ParallelType::Unroll | ParallelType::Vectorize);
@@ -388,7 +454,10 @@ fn positions(builder: &ScheduleBuilder, element: AxisId, later: &BTreeSet<TvId>)
     let mut keep = Vec::new();
     for tv in state.tensors.ids().filter(|tv| state.tensors[*tv].memory != Memory::Global) {
         let from_memory = state.producers(tv).iter().any(|from| state.tensors[*from].memory != Memory::Local);
-        if from_memory || later.contains(&tv) && state.is_reduction(tv) {
+        let is_local = state.tensors[tv].memory == Memory::Local;
+        if from_memory && is_local && !later.contains(&tv) && passes(tv) {
+            keep.push((tv, before(tv)));
+        } else if from_memory || later.contains(&tv) && state.is_reduction(tv) {
             // Sums over stacks stay outside of that loop.
             let most = state.consumers(tv).into_iter().map(outside).min().unwrap_or(usize::MAX);
             keep.push((tv, outside(tv).min(most)));
@@ -452,9 +521,19 @@ mod tests {
     }
 
     #[test]
+    fn long_rows_stay_in_the_ring() {
+        for sizes in [[3001, 17_000], [1500, 20_480], [2048, 32_768]] {
+            let planned = planned(GRADIENTS, sizes).unwrap_or_else(|error| panic!("{sizes:?}\n{error:#?}"));
+            assert_eq!(planned.scheduler, "inner_outer");
+            assert!(planned.params_text.contains(" 132 1 per_sm ring "), "{sizes:?}: {}", planned.params_text);
+        }
+    }
+
+    #[test]
     fn what_else_there_is_takes_two_kernels() {
         check_refused(GRADIENTS, [512, 4096], "no block holds");
-        check_refused(GRADIENTS, [2048, 32768], "no block holds");
+        check_refused(GRADIENTS, [2048, 65_536], "no block holds");
+        check_refused(GRADIENTS, [2048, 17_001], "no block holds");
         let needed =
             "%0 = cast %x f32\n%1 = sum %0 axes(0) keepdim\n%2 = sum %0 axes(1) keepdim\n%3 = add %1, %2\nreturn %3";
         check_refused(needed, [16384, 4096], "not for columns alone");

@@ -38,7 +38,9 @@ pub const SETTINGS: &[Setting] = &[
     setting("grid_persistent.choice", 0, 1024),
     setting("grid_persistent.row", 2, 1 << 30),
     // The place among all ways to hold a row and sums of columns, the best by the model first.
-    setting("inner_outer.choice", 0, 64),
+    setting("inner_outer.choice", 0, 256),
+    // Elements of a row from which on registers hold nothing of it.
+    setting("inner_outer.ring", 1, 1 << 30),
     setting("norm.ahead", 0, 1),
     // The place among all ways to hold a row, the best by the model first.
     setting("norm.choice", 0, 4096),
