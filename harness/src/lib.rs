@@ -41,4 +41,5 @@ mod scratch;
 pub mod select;
 mod stats;
 mod units;
+mod verified;
 mod worker;

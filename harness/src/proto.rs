@@ -5,11 +5,11 @@
 
 use crate::case::Case;
 use crate::code_cache::CodeUse;
-use crate::outcome::Outcome;
+use crate::outcome::{Digest, Outcome};
 use serde::{Deserialize, Serialize};
 
 /// Changes with the messages; both ends are one binary, this guards against strays.
-pub(crate) const PROTOCOL: u32 = 5;
+pub(crate) const PROTOCOL: u32 = 6;
 
 /// What a worker has not prepared of the cases that it was told to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +100,8 @@ pub(crate) enum Order<C> {
         seed: u64,
         mode: Mode,
         bless: bool,
+        /// Of outputs that passed before: those need no reference.
+        known: Option<Digest>,
     },
     /// Run a known kernel and compare its result; `spoil` makes it a wrong one,
     /// as a sick GPU would.

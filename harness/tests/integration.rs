@@ -37,3 +37,4 @@ mod select;
 mod shards;
 mod stores;
 mod timings;
+mod verified;

@@ -74,6 +74,12 @@ impl Case {
             CaseEnd::Runs => &[],
         }
     }
+
+    /// The case without what may change and leave it the same.
+    pub(crate) fn essence(&self) -> Case {
+        let text = self.text.trim_end().to_string();
+        Case { line: 0, file: String::new(), about: String::new(), text, ..self.clone() }
+    }
 }
 
 /// A floating-point number by its bits: JSON has no infinity and no NaN.

@@ -145,6 +145,7 @@ mod tests {
             perf: Some(perf),
             phases: BTreeMap::new(),
             cached: false,
+            held_to_digest: false,
             kernel_crc: None,
             gpu: String::new(),
         }

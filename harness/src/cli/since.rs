@@ -137,7 +137,7 @@ impl Tree {
                 continue;
             }
             let old = if self.known.contains(below) { self.then(file, below)? } else { Vec::new() };
-            let same = |case: &&Case| old.contains(&essence(case));
+            let same = |case: &&Case| old.contains(&case.essence());
             changed.extend(cases.into_iter().filter(|case| !same(case)).map(|case| case.id.clone()));
         }
         Ok(changed)
@@ -148,14 +148,8 @@ impl Tree {
         let text = git(&self.dir, &["cat-file", "blob", &format!("{}:./{}", self.commit, below.display())])?;
         let text = String::from_utf8(text).ok().filter(|text| text.len() as u64 <= MAX_FILE_BYTES);
         let read = |target| text.as_deref().map(|text| read_text(file, text, target).0).unwrap_or_default();
-        Ok(read(Target::Sim).iter().chain(&read(Target::Cuda)).map(essence).collect())
+        Ok(read(Target::Sim).iter().chain(&read(Target::Cuda)).map(Case::essence).collect())
     }
-}
-
-/// A case without what may change and leave it the same.
-fn essence(case: &Case) -> Case {
-    let text = case.text.trim_end().to_string();
-    Case { line: 0, file: String::new(), about: String::new(), text, ..case.clone() }
 }
 
 fn paths(listed: &[u8]) -> BTreeSet<PathBuf> {

@@ -14,8 +14,9 @@ use super::judge::{Again, NextStep, Track};
 use super::queue::RunPolicy;
 use super::source::{Settled, Source, Take};
 use crate::case::Case;
-use crate::outcome::{CaseResult, Conclusion, Determinism, Outcome, Verdict, apply_learnt, apply_xfail};
+use crate::outcome::{CaseResult, Conclusion, Determinism, Digest, Outcome, Verdict, apply_learnt, apply_xfail};
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::LowerHex;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What one device made of a case.
@@ -26,7 +27,7 @@ pub(crate) struct DeviceResult {
     /// Product and compute capability: kernels are written for them.
     pub(crate) model: String,
     pub(crate) kernel_crc: Option<u32>,
-    pub(crate) out_crc: Option<u32>,
+    pub(crate) out_digest: Option<Digest>,
     /// How alike repeated runs on one device are, where that is known.
     pub(crate) class: Option<Determinism>,
 }
@@ -46,7 +47,7 @@ pub(crate) fn compare(seen: &[DeviceResult]) -> Option<(&'static str, String)> {
         return None;
     }
     let differing = parts(seen, |seen| seen.kernel_crc).into_iter().find_map(|of_kernel| {
-        let results = groups(&of_kernel, |seen| seen.out_crc);
+        let results = groups(&of_kernel, |seen| seen.out_digest);
         (results.len() > 1).then(|| show(&results))
     });
     differing.map(|results| ("fail.determinism", format!("results differ in their bits: {results}")))
@@ -60,22 +61,22 @@ fn parts<'s, K: Ord>(seen: &'s [DeviceResult], of: impl Fn(&'s DeviceResult) -> 
 }
 
 /// The devices by what they have; those that have nothing are left out.
-fn groups<'s>(seen: &[&'s DeviceResult], of: impl Fn(&DeviceResult) -> Option<u32>) -> BTreeMap<u32, Vec<&'s str>> {
-    let mut groups: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
+fn groups<'s, K: Ord>(seen: &[&'s DeviceResult], of: impl Fn(&DeviceResult) -> Option<K>) -> BTreeMap<K, Vec<&'s str>> {
+    let mut groups: BTreeMap<K, Vec<&str>> = BTreeMap::new();
     for seen in seen {
-        if let Some(crc) = of(seen) {
-            groups.entry(crc).or_default().push(&seen.device);
+        if let Some(digest) = of(seen) {
+            groups.entry(digest).or_default().push(&seen.device);
         }
     }
     groups
 }
 
 /// The largest group first.
-fn show(groups: &BTreeMap<u32, Vec<&str>>) -> String {
+fn show<K: Ord + Copy + LowerHex>(groups: &BTreeMap<K, Vec<&str>>) -> String {
     let mut groups: Vec<_> = groups.iter().collect();
-    groups.sort_by_key(|(crc, devices)| (std::cmp::Reverse(devices.len()), **crc));
+    groups.sort_by_key(|(digest, devices)| (std::cmp::Reverse(devices.len()), **digest));
     let parts: Vec<String> =
-        groups.iter().map(|(crc, devices)| format!("{crc:08x} on {}", devices.join(", "))).collect();
+        groups.iter().map(|(digest, devices)| format!("{digest:08x} on {}", devices.join(", "))).collect();
     parts.join("; ")
 }
 
@@ -224,7 +225,7 @@ impl Cross {
                 device: result.slot.map_or_else(String::new, |slot| self.device(slot)),
                 model: gpu.map_or(String::new(), |gpu| format!("{} {:?}", gpu.name, gpu.arch)),
                 kernel_crc: result.outcome.kernel_crc,
-                out_crc: result.outcome.out_crc,
+                out_digest: result.outcome.out_digest,
                 class: self.class(result),
             }
         });
@@ -385,11 +386,11 @@ mod tests {
     use crate::dispatch::Retries;
     use crate::outcome::Variation;
 
-    fn seen(device: &str, kernel: u32, out: u32, class: Option<Determinism>) -> DeviceResult {
+    fn seen(device: &str, kernel: u32, out: u128, class: Option<Determinism>) -> DeviceResult {
         DeviceResult {
             device: device.into(),
             kernel_crc: Some(kernel),
-            out_crc: Some(out),
+            out_digest: Some(Digest(out)),
             class,
             ..DeviceResult::default()
         }
@@ -417,7 +418,7 @@ mod tests {
         let varying = [seen("gpu0", 1, 2, Some(Tolerance)), seen("gpu1", 3, 2, None)];
         assert_eq!(compare(&varying).map(|found| found.0), Some("fail.codegen_mismatch"));
         // A refusal has neither kernel nor result.
-        let nothing = DeviceResult { kernel_crc: None, out_crc: None, ..seen("gpu1", 0, 0, None) };
+        let nothing = DeviceResult { kernel_crc: None, out_digest: None, ..seen("gpu1", 0, 0, None) };
         check(&[seen("gpu0", 1, 2, None), nothing], None);
         // Each model has kernels of its own; what the same kernel gives must be the same.
         let of =
@@ -473,8 +474,8 @@ mod tests {
         }
     }
 
-    fn passed(out_crc: u32) -> Outcome {
-        Outcome { kernel_crc: Some(7), out_crc: Some(out_crc), ..Outcome::pass() }
+    fn passed(outputs: u128) -> Outcome {
+        Outcome { kernel_crc: Some(7), out_digest: Some(Digest(outputs)), ..Outcome::pass() }
     }
 
     #[test]
@@ -521,7 +522,7 @@ mod tests {
 
     #[test]
     fn what_devices_disagree_about_is_run_again_on_all() {
-        let round = |cross: &Cross, other: u32| {
+        let round = |cross: &Cross, other: u128| {
             assert!(settle(cross, 0, passed(1)).is_none());
             settle(cross, 1, passed(other))
         };
@@ -636,19 +637,21 @@ mod tests {
             let mut seen = Vec::new();
             for number in 0..u.int_in_range(0..=4)? {
                 let class = u.arbitrary::<bool>()?.then_some(Determinism::Tolerance);
-                let (kernel, out) = (u.int_in_range(0..=2u32)?, u.int_in_range(0..=2u32)?);
+                let (kernel, out) = (u.int_in_range(0..=2u32)?, u.int_in_range(0..=2u128)?);
                 seen.push(DeviceResult {
                     device: format!("g{number}"),
                     model: (*u.choose(&["A", "B"])?).into(),
                     kernel_crc: kernel.checked_sub(1),
-                    out_crc: out.checked_sub(1),
+                    out_digest: out.checked_sub(1).map(Digest),
                     class,
                 });
             }
             let pairs = || seen.iter().flat_map(|a| seen.iter().map(move |b| (a, b)));
-            let differ = |a: Option<u32>, b: Option<u32>| a.is_some() && b.is_some() && a != b;
+            fn differ<K: PartialEq>(a: Option<K>, b: Option<K>) -> bool {
+                a.is_some() && b.is_some() && a != b
+            }
             let texts = pairs().any(|(a, b)| a.model == b.model && differ(a.kernel_crc, b.kernel_crc));
-            let results = pairs().any(|(a, b)| a.kernel_crc == b.kernel_crc && differ(a.out_crc, b.out_crc));
+            let results = pairs().any(|(a, b)| a.kernel_crc == b.kernel_crc && differ(a.out_digest, b.out_digest));
             let varies = seen.iter().any(|seen| seen.class.is_some());
             let wanted = match (texts, results && !varies) {
                 (true, _) => Some("fail.codegen_mismatch"),

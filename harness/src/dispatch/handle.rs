@@ -356,6 +356,8 @@ impl Worker {
             seed: job.seed,
             mode: plan.mode,
             bless: plan.bless,
+            // A retry is a second opinion, also on what is right.
+            known: plan.verified.as_ref().filter(|_| job.attempt == 0).and_then(|verified| verified.known(&job.case)),
         };
         let sent = send_after(self.receiver.stream(), &message, waits);
         waits();
@@ -391,6 +393,9 @@ impl Worker {
             {
                 (self.code, self.unprepared) = (code, unprepared);
                 self.count_case(case_id);
+                if let Some(verified) = &plan.verified {
+                    verified.learn(&job.case, &outcome);
+                }
                 self.ended(*outcome, tainted, plan, running.void)
             }
             Err(Broken::Timeout) => return self.on_silence(running),

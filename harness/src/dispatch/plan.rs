@@ -5,6 +5,7 @@ use crate::device::{Gpu, Nvml};
 use crate::evidence::gpu_core::CoreDump;
 use crate::evidence::sanitizer::Sanitizer;
 use crate::proto::{DeviceSpec, Knobs, Mode};
+use crate::verified::VerifiedOutputs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -81,6 +82,8 @@ pub(crate) struct RunPlan {
     pub(crate) core_dump: CoreDump,
     /// What every worker runs under, if anything.
     pub(crate) sanitizer: Option<Sanitizer>,
+    /// Outputs that need no reference, where it is not evaluated for all.
+    pub(crate) verified: Option<Arc<VerifiedOutputs>>,
     /// Private folders of workers are made here.
     pub(crate) work_dir: PathBuf,
     /// Not 0 when a signal asks the run to stop: the signal's number.
@@ -107,6 +110,7 @@ impl RunPlan {
             worker_exe,
             core_dump: CoreDump::Off,
             sanitizer: None,
+            verified: None,
             work_dir,
             stop: Arc::default(),
             nvml: None,

@@ -115,6 +115,7 @@ impl RunPlan {
             "dur_ns": result.dur_ns,
             "verdict": result.outcome.verdict,
             "outcome": result.outcome.outcome,
+            "held_to": result.outcome.held_to,
         })
     }
 }

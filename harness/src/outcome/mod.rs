@@ -5,6 +5,7 @@
 //! anything.
 
 mod death;
+mod digest;
 mod output;
 mod past;
 mod result;
@@ -12,12 +13,14 @@ mod stack;
 mod verdict;
 
 pub(crate) use death::Death;
+pub use digest::Digest;
 pub(crate) use output::{Captured, WorkerOutput};
 pub(crate) use past::Known;
 pub use past::{Last, LastVerdict};
 pub(crate) use result::{CaseResult, Conclusion};
 pub(crate) use stack::{Frame, Stack};
 pub use verdict::{
-    Bless, CodeFrom, CudaFault, Determinism, Leak, MAX_DETAIL, Numerics, Outcome, PassedBy, Perf, Variation, Verdict,
+    Bless, CodeFrom, CudaFault, Determinism, HeldTo, Leak, MAX_DETAIL, Numerics, Outcome, PassedBy, Perf, Variation,
+    Verdict,
 };
 pub(crate) use verdict::{apply_learnt, apply_xfail, clip};

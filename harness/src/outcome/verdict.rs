@@ -3,6 +3,7 @@
 //! A *verdict* decides the exit code and the counts. Its *outcome* is a finer,
 //! stable name: `fail.numerics`, `crash.sigsegv`, `hang.host`, `skip.requires`.
 
+use super::digest::Digest;
 use crate::case::Xfail;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -181,8 +182,10 @@ pub struct Outcome {
     pub facts: BTreeMap<String, String>,
     /// CRC of the kernel's text, which shows when generated code changed.
     pub kernel_crc: Option<u32>,
-    /// CRC of the outputs' types, sizes and bytes, which shows when results changed.
-    pub out_crc: Option<u32>,
+    /// Digest of the outputs' types, layouts and bytes, which shows when results changed.
+    pub out_digest: Option<Digest>,
+    /// What its outputs were held to, where there are some.
+    pub held_to: Option<HeldTo>,
     /// Where its kernel's machine code came from, where one ran on a GPU.
     pub code: Option<CodeFrom>,
     /// How results vary, where the case was run more than once.
@@ -212,6 +215,26 @@ impl Leak {
     /// Names what was left; the detail is cut to a line.
     pub fn new(name: &str, detail: impl Into<String>) -> Self {
         Self { name: name.into(), detail: clip(detail.into(), 400) }
+    }
+}
+
+/// What outputs were held to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldTo {
+    /// The reference, which was evaluated in this attempt.
+    Reference,
+    /// The digest of outputs that had passed against the reference before.
+    Digest,
+}
+
+impl HeldTo {
+    /// The stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            HeldTo::Reference => "reference",
+            HeldTo::Digest => "digest",
+        }
     }
 }
 

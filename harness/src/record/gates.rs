@@ -217,6 +217,7 @@ mod tests {
                 perf,
                 phases: BTreeMap::new(),
                 cached: false,
+                held_to_digest: false,
                 kernel_crc: Some(crc),
                 gpu: String::new(),
             };

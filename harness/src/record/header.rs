@@ -103,6 +103,8 @@ recorded! {
         jitter: u64,
         knobs: Value,
         code_cache: String,
+        /// Whether the reference is evaluated `always`, or `once` for the same outputs.
+        reference: String,
         isolation: String,
         /// Names of the slots.
         devices: Vec<String>,

@@ -5,6 +5,7 @@
 //!   machine kept from running (`infra`) counts for no run.
 //! * `verdicts.csv`: a row whenever a case's outcome changes.
 //! * `determinism.csv`: see `determinism.rs`.
+//! * `verified.csv`: see `verified.rs`.
 //! * `perf.csv`: a row for each measurement.
 //! * `times/`: see `times.rs`.
 //! * `runs.csv`: see `run_rows.rs`.
@@ -210,7 +211,8 @@ mod tests {
         };
         let (perf, phases, kernel_crc) = (None, BTreeMap::new(), None);
         let (case_id, outcome) = (case_id.into(), outcome.into());
-        CaseRow { case_id, verdict, outcome, dur_ns, perf, phases, cached: false, kernel_crc, gpu: String::new() }
+        let (cached, held_to_digest, gpu) = (false, false, String::new());
+        CaseRow { case_id, verdict, outcome, dur_ns, perf, phases, cached, held_to_digest, kernel_crc, gpu }
     }
 
     #[test]
@@ -256,6 +258,8 @@ mod tests {
         assert_eq!(cached(4_000_000).counted(0, 0), (1, 4000));
         assert_eq!(cached(4_000_000).counted(3, 80_000), (4, 80_000));
         assert_eq!(cached(160_000_000).counted(3, 80_000), (4, 100_000));
+        let held = CaseRow { held_to_digest: true, ..row("A.a", "pass", 4_000_000) };
+        assert_eq!(held.counted(3, 80_000), (4, 80_000));
         assert_eq!(row("A.a", "pass", 4_000_000).counted(3, 80_000), (4, 61_000));
         let perf = |row: CaseRow| {
             let phases = [("codegen".to_string(), 2_000_000), ("load".to_string(), 1_000_000)].into();

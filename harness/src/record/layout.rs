@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 const FORMAT: &str = "harness-store 1\n";
 /// Of the schema; readers of the same major number read any minor one.
-pub(super) const MINOR: u32 = 2;
+pub(super) const MINOR: u32 = 3;
 /// Bytes of the longest name of a run.
 const MAX_ID: usize = 100;
 

@@ -31,6 +31,7 @@ mod store;
 mod syncer;
 mod table;
 mod times;
+mod verified;
 
 pub(crate) use clock::{seconds_of, today, utc_stamp};
 pub(crate) use determinism::SeenClass;

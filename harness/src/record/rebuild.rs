@@ -19,7 +19,7 @@ use super::run_rows::{self, RunRow};
 use super::runs::{RunInfo, RunState, stamp_of};
 use super::table::{aside, is_older, parse};
 use super::times;
-use crate::outcome::{CodeFrom, Perf, Verdict};
+use crate::outcome::{Perf, Verdict};
 use serde::Deserialize;
 use serde::de::value::StrDeserializer;
 use std::collections::{BTreeMap, BTreeSet};
@@ -191,7 +191,8 @@ pub(crate) fn rows(run: &Recorded) -> Vec<CaseRow> {
             dur_ns: last.dur_ns,
             perf: last.perf.as_ref().and_then(|perf| Perf::deserialize(perf).ok()),
             phases: last.phases.clone(),
-            cached: last.code.as_deref() == Some(CodeFrom::CACHED),
+            cached: last.is_cached(),
+            held_to_digest: last.is_held_to_digest(),
             kernel_crc: last.kernel_crc.as_deref().and_then(|hex| u32::from_str_radix(hex, 16).ok()),
             gpu: last.gpu_uuid.clone().unwrap_or_default(),
         })
@@ -358,6 +359,7 @@ pub(super) mod tests {
             perf: None,
             phases: BTreeMap::new(),
             cached: false,
+            held_to_digest: false,
             kernel_crc: None,
             gpu: String::new(),
         };

@@ -4,6 +4,7 @@
 use super::header::{Header, RunEnd};
 use super::reader::{self, Health};
 use crate::exit;
+use crate::outcome::{CodeFrom, HeldTo};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -38,7 +39,9 @@ pub(crate) struct Attempt {
     /// Where its kernel's machine code came from.
     pub(crate) code: Option<String>,
     pub(crate) kernel_crc: Option<String>,
-    pub(crate) out_crc: Option<String>,
+    pub(crate) out_digest: Option<String>,
+    /// What its outputs were held to.
+    pub(crate) held_to: Option<String>,
     pub(crate) variation: Option<Value>,
     pub(crate) perf: Option<Value>,
     pub(crate) death: Option<Value>,
@@ -57,6 +60,16 @@ impl Attempt {
     /// Whether it says something about the case: what the machine spoiled does not.
     pub(crate) fn judges(&self) -> bool {
         !matches!(self.verdict.as_str(), "" | "infra")
+    }
+
+    /// Whether its kernel was found compiled.
+    pub(crate) fn is_cached(&self) -> bool {
+        self.code.as_deref() == Some(CodeFrom::CACHED)
+    }
+
+    /// Whether its outputs had passed before.
+    pub(crate) fn is_held_to_digest(&self) -> bool {
+        self.held_to.as_deref() == Some(HeldTo::Digest.name())
     }
 }
 

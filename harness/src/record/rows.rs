@@ -84,6 +84,8 @@ pub(crate) struct CaseRow {
     pub(crate) phases: BTreeMap<String, u64>,
     /// Its kernel was found compiled: the compiler's time is in none of the figures.
     pub(crate) cached: bool,
+    /// Its outputs had passed before: the reference's time is in none of them.
+    pub(crate) held_to_digest: bool,
     pub(crate) kernel_crc: Option<u32>,
     /// The UUID of its GPU, where it has one.
     pub(crate) gpu: String,
@@ -92,15 +94,15 @@ pub(crate) struct CaseRow {
 impl CaseRow {
     /// Runs and smoothed microseconds of a case with this row: new = 3/4 old + 1/4
     /// measured. What the machine kept from running counts for no run. A run whose
-    /// kernel was found compiled takes nothing off what is known: the next one, with
-    /// an empty cache, compiles again.
+    /// kernel was found compiled, or whose outputs had passed before, takes nothing off
+    /// what is known: the next one, with an empty cache or another build, does it again.
     pub(super) fn counted(&self, runs: u64, dur_us: u64) -> (u64, u64) {
         let new_us = self.dur_ns / 1000;
         let smoothed = dur_us.saturating_mul(3).saturating_add(new_us) / 4;
         match runs {
             _ if self.verdict == Verdict::Infra => (runs, dur_us),
             0 => (1, new_us),
-            _ if self.cached => (runs.saturating_add(1), smoothed.max(dur_us)),
+            _ if self.cached || self.held_to_digest => (runs.saturating_add(1), smoothed.max(dur_us)),
             _ => (runs.saturating_add(1), smoothed),
         }
     }

@@ -217,6 +217,11 @@ impl RunStore {
         self.header.commit()
     }
 
+    /// The build of the harness, as the header names it.
+    pub(crate) fn build(&self) -> Option<&str> {
+        self.header.provenance.as_ref()?.build.as_deref()
+    }
+
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }

@@ -12,8 +12,7 @@ mod json;
 mod text;
 
 use crate::gate::{CounterChange, CounterChanges, PastTime, TimeFinding, TimeHistory, Timed, TimingGate, Together};
-use crate::outcome::CodeFrom;
-use crate::record::{Recorded, RecordedCase, code};
+use crate::record::{Attempt, Recorded, RecordedCase, code};
 use crate::units::show_time;
 use engine::util::quantile;
 use pages::MAD_TO_SIGMA;
@@ -225,9 +224,9 @@ fn speeds(found: &mut RunComparison, common: &[Pair<'_>], judged: &BTreeSet<Stri
         if let (Some(a), Some(b), false) = (interval(old), interval(new), judged.contains(*id)) {
             perf(found, id, a, b);
         }
-        // One that was compiled and one that was found compiled tell nothing of each other.
-        if let (Some((a, cached)), Some((b, also))) = (typical(old), typical(new))
-            && cached == also
+        // What was done in one and found done in the other tells nothing.
+        if let (Some((a, found)), Some((b, also))) = (typical(old), typical(new))
+            && found == also
         {
             measured.push((*id, a, b));
         }
@@ -256,14 +255,14 @@ fn speeds(found: &mut RunComparison, common: &[Pair<'_>], judged: &BTreeSet<Stri
     }
 }
 
-/// A typical duration of the attempts that passed, and whether their kernel was
-/// found compiled; those where it was not count first.
-fn typical(case: &RecordedCase) -> Option<(f64, bool)> {
-    let passed = case.attempts.iter().filter(|a| a.verdict == "pass" && a.dur_ns > 0);
-    let (cached, own): (Vec<_>, Vec<_>) = passed.partition(|a| a.code.as_deref() == Some(CodeFrom::CACHED));
-    let (taken, found) = if own.is_empty() { (cached, true) } else { (own, false) };
-    let times: Vec<f64> = taken.iter().map(|a| a.dur_ns as f64).collect();
-    quantile(&times, 0.5).map(|middle| (middle, found))
+/// A typical duration of the attempts that passed, and what they found done: their
+/// kernel compiled, their outputs compared. Those that did most count.
+fn typical(case: &RecordedCase) -> Option<(f64, [bool; 2])> {
+    let passed = || case.attempts.iter().filter(|a| a.verdict == "pass" && a.dur_ns > 0);
+    let found = |a: &Attempt| [a.is_cached(), a.is_held_to_digest()];
+    let least = passed().map(found).min()?;
+    let times: Vec<f64> = passed().filter(|a| found(a) == least).map(|a| a.dur_ns as f64).collect();
+    quantile(&times, 0.5).map(|middle| (middle, least))
 }
 
 /// The 10th percentile, the median and the 90th percentile of a measured kernel.
@@ -427,9 +426,10 @@ mod tests {
             let mut run = Recorded::default();
             for number in 0..20 {
                 let (ms, code) = if number == 7 { odd } else { (100 + number % 3, "compiled") };
+                let held_to = if code == "held" { "digest" } else { "reference" };
                 run.push(json!({
                     "k": "attempt", "case_id": format!("A.c{number}"), "verdict": "pass", "outcome": "pass",
-                    "dur_ns": ms * 1_000_000, "worker_id": "w", "code": code,
+                    "dur_ns": ms * 1_000_000, "worker_id": "w", "code": code, "held_to": held_to,
                 }));
             }
             run
@@ -438,6 +438,7 @@ mod tests {
         assert_eq!(slower((100, "cached"), (300, "compiled")), 0);
         assert_eq!(slower((100, "compiled"), (300, "compiled")), 1);
         assert_eq!(slower((100, "cached"), (300, "cached")), 1);
+        assert_eq!([slower((100, "held"), (300, "compiled")), slower((100, "held"), (300, "held"))], [0, 1]);
     }
 
     /// A run on a device with these counters of one case.

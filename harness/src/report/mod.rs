@@ -15,7 +15,7 @@ pub(crate) use compare::{Learnt, compare};
 pub(crate) use junit::junit;
 pub(crate) use markdown::markdown;
 pub(crate) use progress::{Color, Detail, Format, Look, Progress, TimeLeft, WorkerSeen};
-pub(crate) use summary::{Help, Summary, passed_text, quoted, repro};
+pub(crate) use summary::{Help, Summary, held_text, passed_text, quoted, repro};
 pub(crate) use table::{Column, table};
 pub(crate) use trace::trace;
 pub(crate) use width::fit;

@@ -2,8 +2,9 @@
 
 use crate::escape::escape;
 use crate::exit;
-use crate::outcome::{Conclusion, Outcome, Verdict};
+use crate::outcome::{Conclusion, HeldTo, Outcome, Verdict};
 use crate::stats::{Interval, clopper_pearson};
+use crate::units::counted;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -14,6 +15,8 @@ pub(crate) struct Summary {
     pub(crate) counts: BTreeMap<Verdict, usize>,
     /// Cases that passed, by what their passes rest on.
     pub(crate) passed_by: BTreeMap<String, u64>,
+    /// Cases whose outputs had passed before, by their digest, and were not compared with the reference.
+    pub(crate) held_to_digest: u64,
     failures: Vec<Failed>,
     skips: BTreeMap<String, usize>,
 }
@@ -64,6 +67,7 @@ impl Summary {
         if let Some(by) = passed_by {
             *self.passed_by.entry(by.to_string()).or_default() += 1;
         }
+        self.held_to_digest += u64::from(result.outcome.held_to == Some(HeldTo::Digest));
         // One that is open after a failure is told too: a stop must not hide it.
         let open = *verdict == Verdict::Skip && conclusion.failures > 0;
         if verdict.is_failure() || open || matches!(verdict, Verdict::Flaky | Verdict::Quarantined) {
@@ -160,6 +164,9 @@ impl Summary {
         if let Some(passed) = passed_text(&self.passed_by, self.count(Verdict::Pass) as u64) {
             let _ = writeln!(text, "{passed}");
         }
+        if self.held_to_digest > 0 {
+            let _ = writeln!(text, "{}", held_text(self.held_to_digest, "case"));
+        }
         let lines = [
             (Verdict::Flaky, "flaky: failed, and passed when run again; --flaky fail makes that a failure"),
             (Verdict::Quarantined, "quarantined: failed, as the quarantine file allows"),
@@ -201,6 +208,12 @@ pub(crate) fn passed_text(passed_by: &BTreeMap<String, u64>, passed: u64) -> Opt
         parts.push(format!("{untold} not told"));
     }
     Some(format!("of those that passed: {}", parts.join(", ")))
+}
+
+/// For how many the reference was not evaluated.
+pub(crate) fn held_text(count: u64, of: &str) -> String {
+    let of = counted(count, of);
+    format!("outputs of {of} had passed before, by their digest: not compared with the reference again")
 }
 
 /// In words, by the stable name. One of a later version is its own words.

@@ -19,7 +19,7 @@ pub(super) fn measure(
     fusion: &Fusion,
     args: &[Arg],
     session: &Session,
-    runs: &[RunOutcome],
+    runs: &[&RunOutcome],
     outcome: &mut Outcome,
 ) -> Result<()> {
     let mut perf = Perf { bytes: bytes_moved(case, fusion, args)?, ..Perf::default() };

@@ -54,6 +54,14 @@ impl Device {
         }
     }
 
+    /// Host threads that a simulated device may use.
+    pub(crate) fn threads(&self) -> u32 {
+        match self {
+            Device::Reference => 0,
+            Device::Session { threads, .. } => *threads,
+        }
+    }
+
     /// Whether libraries of CUDA work in this process.
     pub(crate) fn is_gpu(&self) -> bool {
         matches!(self, Device::Session { session, .. } if !session.is_simulator())

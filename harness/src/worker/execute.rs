@@ -7,7 +7,7 @@ use super::watch::Watch;
 use super::{args, bench, compare, facts, fault, golden, pipeline, refusal, segment_graph, variation};
 use crate::case::{Case, SimSpec};
 use crate::crumb::{CrumbWriter, Own};
-use crate::outcome::{CodeFrom, Numerics, Outcome, PassedBy, Variation, Verdict};
+use crate::outcome::{CodeFrom, Digest, HeldTo, Numerics, Outcome, PassedBy, Variation, Verdict};
 use crate::proto::Mode;
 use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::{Bindings, Fusion};
@@ -32,6 +32,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) seed: u64,
     pub(crate) mode: Mode,
     pub(crate) bless: bool,
+    /// Of outputs that passed before.
+    pub(crate) known: Option<Digest>,
     /// Whether the case is run twice and its results are compared.
     pub(crate) twice: bool,
     /// Whether what the host would compute is refused.
@@ -107,13 +109,14 @@ fn one(error: Box<Diagnostic>) -> Vec<Diagnostic> {
 fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<Diagnostic>> {
     let fusion = spans.engine(Phase::Parse, &case.name, || pipeline::parse(case))?;
     let args = spans.own(Own::Inputs, "inputs", || args::build(&fusion, case)).map_err(one)?;
-    let wanted = spans.own(Own::Reference, "reference", || pipeline::reference(&fusion, &args)).map_err(one)?;
-    let results = Results { case, fusion: &fusion, args: &args, outputs: &wanted.outputs };
-    let wrong = spans.own(Own::Compare, "reference", || results.check())?;
-    if !wrong.is_empty() {
-        return Ok(Outcome::fail("fail.reference", wrong.join("\n")));
+    let mut judge = Judge { case, fusion: &fusion, args: &args, known: cx.known, wanted: None, spans };
+    // Before anything is compiled: what the reference refuses needs no kernel.
+    if cx.known.is_none()
+        && let Some(failed) = judge.evaluate()?
+    {
+        return Ok(failed);
     }
-    let Device::Session { session, threads, .. } = cx.device else {
+    let Device::Session { session, .. } = cx.device else {
         // Nothing ran beside the reference, so there are no figures.
         return Ok(Outcome::pass_by(PassedBy::Reference));
     };
@@ -124,44 +127,59 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
         let program = session.program(&fusion, &metas, &alignments, spans).map_err(one)?;
         program.check_kernels_only().map_err(one)?;
     }
-    let judge = Judge { case, fusion: &fusion, args: &args, wanted: &wanted };
-    let mut runs = Vec::new();
-    let mut outcome = Outcome::pass_by(PassedBy::Kernel);
-    if session.is_simulator() {
-        let schedules = schedules(&case.sim, case, cx.seed, *threads).map_err(one)?;
-        let options: Vec<SimOptions> = schedules.iter().map(|(_, options)| *options).collect();
-        let results = session.run_many(&fusion, &args, &options, spans);
-        for ((name, _), result) in schedules.iter().zip(results) {
-            let what = format!("under schedule {name}");
-            runs.extend(judge.outputs(result, &what, &mut outcome, spans)?);
-        }
-        if cx.twice {
-            // The same schedule must give the same bits; the others show what depends on the order of threads.
-            let again = session.run_many(&fusion, &args, &options[..options.len().min(1)], spans);
-            for result in again {
-                runs.extend(judge.outputs(result, "under the first schedule again", &mut outcome, spans)?);
-            }
-        }
-    } else {
-        for what in ["on the GPU", "on the GPU a second time"].into_iter().take(1 + usize::from(cx.twice)) {
-            let result = session.run(&fusion, &args, spans);
-            runs.extend(judge.outputs(result, what, &mut outcome, spans)?);
-        }
-    }
+    let runs = runs(&judge, cx, session)?;
+    let mut outcome = judge.outcome(&runs)?;
     if cx.twice {
         outcome.variation = Some(spans.own(Own::Compare, "runs", || judge.variation(&runs)));
     }
     // The program that ran: it also depends on how the arguments are aligned.
-    if let Some(run) = runs.first() {
+    if let Some((_, run)) = runs.first() {
         outcome.rests_on = Some(ran_as(&run.program));
         judge.expectations(run, session.device(), cx.bless, &mut outcome);
     }
     if cx.mode == Mode::Bench && outcome.verdict == Verdict::Pass {
+        let runs: Vec<&RunOutcome> = runs.iter().map(|(_, run)| run).collect();
         spans
             .own(Own::Bench, "bench", || bench::measure(case, &fusion, &args, session, &runs, &mut outcome))
             .map_err(one)?;
     }
     Ok(outcome)
+}
+
+/// A run with the words that tell it from others of its case.
+type NamedRun = (String, RunOutcome);
+
+/// Runs a case under each schedule of the simulator, or on the GPU; with `twice` once more.
+fn runs(judge: &Judge<'_>, cx: &Cx<'_>, session: &Session) -> Result<Vec<NamedRun>, Vec<Diagnostic>> {
+    let Judge { case, fusion, args, spans, .. } = *judge;
+    let mut runs = Vec::new();
+    let mut add = |what: String, result: Result<RunOutcome>| -> Result<(), Vec<Diagnostic>> {
+        #[cfg_attr(not(feature = "planted"), expect(unused_mut, reason = "planted faults spoil results"))]
+        let mut run = result.map_err(|error| one(error.note(format!("this happened {what}"))))?;
+        #[cfg(feature = "planted")]
+        super::planted::results(case, &mut run.outputs);
+        runs.push((what, run));
+        Ok(())
+    };
+    if session.is_simulator() {
+        let threads = cx.device.threads();
+        let schedules = schedules(&case.sim, case, cx.seed, threads).map_err(one)?;
+        let options: Vec<SimOptions> = schedules.iter().map(|(_, options)| *options).collect();
+        for ((name, _), result) in schedules.iter().zip(session.run_many(fusion, args, &options, spans)) {
+            add(format!("under schedule {name}"), result)?;
+        }
+        // The same schedule must give the same bits; the others show what depends on the order of threads.
+        let again =
+            if cx.twice { session.run_many(fusion, args, &options[..options.len().min(1)], spans) } else { Vec::new() };
+        for result in again {
+            add("under the first schedule again".into(), result)?;
+        }
+    } else {
+        for what in ["on the GPU", "on the GPU a second time"].into_iter().take(1 + usize::from(cx.twice)) {
+            add(what.into(), session.run(fusion, args, spans))?;
+        }
+    }
+    Ok(runs)
 }
 
 /// Who computed what a case returns.
@@ -212,47 +230,93 @@ struct Judge<'a> {
     case: &'a Case,
     fusion: &'a Fusion,
     args: &'a [Arg],
-    wanted: &'a Evaluation,
+    /// Of outputs that passed before.
+    known: Option<Digest>,
+    /// What the reference says, once it was asked.
+    wanted: Option<Evaluation>,
+    spans: &'a Spans<'a>,
 }
 
 impl Judge<'_> {
-    /// Compares one run's outputs. The first failure stays the outcome's reason.
-    fn outputs(
-        &self,
-        result: Result<RunOutcome>,
-        what: &str,
-        outcome: &mut Outcome,
-        spans: &Spans<'_>,
-    ) -> Result<Option<RunOutcome>, Vec<Diagnostic>> {
-        #[cfg_attr(not(feature = "planted"), expect(unused_mut, reason = "planted faults spoil results"))]
-        let mut run = result.map_err(|error| one(error.note(format!("this happened {what}"))))?;
-        #[cfg(feature = "planted")]
-        super::planted::results(self.case, &mut run.outputs);
+    /// Evaluates the reference, and holds it to what the case says of it; the failure if it is not that.
+    fn evaluate(&mut self) -> Result<Option<Outcome>, Vec<Diagnostic>> {
+        let Self { case, fusion, args, spans, .. } = *self;
+        let wanted = spans.own(Own::Reference, "reference", || pipeline::reference(fusion, args)).map_err(one)?;
+        let results = Results { case, fusion, args, outputs: &wanted.outputs };
+        let wrong = spans.own(Own::Compare, "reference", || results.check())?;
+        self.wanted = Some(wanted);
+        Ok((!wrong.is_empty()).then(|| Outcome::fail("fail.reference", wrong.join("\n"))))
+    }
+
+    /// Holds the outputs of each run to the digest of those that passed before, and where they are others to the
+    /// reference. The first failure is the outcome's reason.
+    fn outcome(&mut self, runs: &[NamedRun]) -> Result<Outcome, Vec<Diagnostic>> {
+        let digest = |(_, run): &NamedRun| {
+            facts::out_digest(run.outputs.iter().chain(run.updates.iter().map(|(_, tensor)| tensor)))
+        };
+        let digests: Vec<Digest> = self.spans.own(Own::Compare, "digests", || runs.iter().map(digest).collect());
+        let known = self.known;
+        let is_known = |digest: &Digest| known == Some(*digest);
+        if self.wanted.is_none()
+            && !digests.iter().all(is_known)
+            && let Some(failed) = self.evaluate()?
+        {
+            return Ok(failed);
+        }
         let bindings = engine::fusion::bind_args(self.fusion, self.args).map_err(one)?;
-        let numerics = outcome.numerics.get_or_insert_default();
-        let mut complaints = Vec::new();
-        let wanted = &self.wanted.outputs;
-        if run.outputs.len() != wanted.len() {
-            complaints.push(format!("{} outputs expected, {} given", wanted.len(), run.outputs.len()));
-        }
-        spans.own(Own::Compare, what, || {
-            for ((output, wanted), got) in self.fusion.outputs.iter().zip(wanted).zip(&run.outputs) {
-                let pair = (wanted, got);
-                complaints.extend(compare::compare(self.fusion, &bindings, *output, pair, &self.case.check, numerics));
+        let mut outcome = Outcome {
+            out_digest: digests.first().copied(),
+            held_to: Some(if self.wanted.is_some() { HeldTo::Reference } else { HeldTo::Digest }),
+            numerics: self.wanted.as_ref().map(|_| Numerics::default()),
+            ..Outcome::pass_by(PassedBy::Kernel)
+        };
+        for ((what, run), digest) in runs.iter().zip(&digests) {
+            let wanted = self.wanted.as_ref().filter(|_| !is_known(digest));
+            let complaints = self.spans.own(Own::Compare, what, || {
+                let numbers = wanted.zip(outcome.numerics.as_mut());
+                let mut complaints =
+                    numbers.map_or_else(Vec::new, |(wanted, numerics)| self.values(&bindings, run, wanted, numerics));
+                complaints.extend(compare::layouts(self.fusion, &bindings, self.args, run));
+                complaints
+            });
+            if !complaints.is_empty() && outcome.verdict == Verdict::Pass {
+                let failed = Outcome::fail("fail.numerics", format!("{what}: {}", complaints.join("\n")));
+                (outcome.verdict, outcome.outcome, outcome.detail) = (failed.verdict, failed.outcome, failed.detail);
             }
-            complaints.extend(compare::layouts(self.fusion, &bindings, self.args, &run));
-            complaints.extend(self.updates(&bindings, &run, numerics));
-        });
-        if !complaints.is_empty() && outcome.verdict == Verdict::Pass {
-            let failed = Outcome::fail("fail.numerics", format!("{what}: {}", complaints.join("\n")));
-            *outcome = Outcome { numerics: outcome.numerics.take(), ..failed };
         }
-        Ok(Some(run))
+        Ok(outcome)
+    }
+
+    /// What is wrong with the elements of one run's outputs and updates.
+    fn values(
+        &self,
+        bindings: &Bindings,
+        run: &RunOutcome,
+        wanted: &Evaluation,
+        numerics: &mut Numerics,
+    ) -> Vec<String> {
+        let mut complaints = Vec::new();
+        let (got, count) = (&run.outputs, wanted.outputs.len());
+        if got.len() != count {
+            complaints.push(format!("{count} outputs expected, {} given", got.len()));
+        }
+        for ((output, wanted), got) in self.fusion.outputs.iter().zip(&wanted.outputs).zip(got) {
+            let pair = (wanted, got);
+            complaints.extend(compare::compare(self.fusion, bindings, *output, pair, &self.case.check, numerics));
+        }
+        complaints.extend(self.updates(bindings, run, wanted, numerics));
+        complaints
     }
 
     /// What is wrong with the inputs that the fusion updates, as they are after a run.
-    fn updates(&self, bindings: &Bindings, run: &RunOutcome, numerics: &mut Numerics) -> Vec<String> {
-        let (wanted, got) = (&self.wanted.updates, &run.updates);
+    fn updates(
+        &self,
+        bindings: &Bindings,
+        run: &RunOutcome,
+        wanted: &Evaluation,
+        numerics: &mut Numerics,
+    ) -> Vec<String> {
+        let (wanted, got) = (&wanted.updates, &run.updates);
         if wanted.len() != got.len() {
             return vec![format!("{} updated inputs expected, {} given", wanted.len(), got.len())];
         }
@@ -271,10 +335,10 @@ impl Judge<'_> {
     }
 
     /// How alike the runs are.
-    fn variation(&self, runs: &[RunOutcome]) -> Variation {
+    fn variation(&self, runs: &[NamedRun]) -> Variation {
         let names: Vec<&str> = self.fusion.outputs.iter().map(|id| self.fusion.tensors[*id].name.as_str()).collect();
         let what: Vec<String> = (0..runs.len()).map(|number| format!("run {} of {}", number + 1, runs.len())).collect();
-        let outputs = runs.iter().map(|run| run.outputs.as_slice());
+        let outputs = runs.iter().map(|(_, run)| run.outputs.as_slice());
         variation::of_runs(&names, what.iter().map(String::as_str).zip(outputs))
     }
 
@@ -282,7 +346,6 @@ impl Judge<'_> {
         let program = &run.program;
         outcome.facts = facts::gather(program);
         outcome.kernel_crc = facts::kernel_crc(program);
-        outcome.out_crc = Some(facts::out_crc(run.outputs.iter().chain(run.updates.iter().map(|(_, tensor)| tensor))));
         let (mut broken, rewritten) = facts::check(self.case, &outcome.facts);
         broken.extend(facts::check_texts(self.case, |stage| stage_text(program, stage)));
         let (other, texts) = golden::check(self.case, program, device);
@@ -555,4 +618,53 @@ fn outputs_text(fusion: &Fusion, outputs: &[HostTensor]) -> String {
         ));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::{Target, read_text};
+    use crate::crumb::Page;
+
+    const TEXT: &str = "---\nversion = 1\nsuite = \"JudgeTest\"\nabout = \"why\"\n---\nfusion @twice(%x: f32[?]) {\n  \
+                        %0 = add %x, %x\n  return %0\n}\n; inputs: x = normal[50]\n";
+
+    /// What becomes of a case whose outputs are spoilt by `spoil`, where those of this digest passed before.
+    fn judged(known: Option<Digest>, spoil: impl Fn(&mut [u8])) -> Outcome {
+        let (cases, _) = read_text("judge.fuse", TEXT, Target::Sim);
+        let case = cases.first().expect("a case");
+        let page = Page::create().expect("a page");
+        let crumbs = CrumbWriter::open(page.share().expect("shares")).expect("maps");
+        let spans = Spans::new(&crumbs, None);
+        let fusion = pipeline::parse(case).expect("parses");
+        let args = args::build(&fusion, case).expect("inputs");
+        let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Default::default());
+        let mut run = session.run(&fusion, &args, &spans).expect("runs");
+        spoil(&mut run.outputs[0].data);
+        let mut judge = Judge { case, fusion: &fusion, args: &args, known, wanted: None, spans: &spans };
+        if known.is_none() {
+            assert_eq!(judge.evaluate().expect("evaluates"), None);
+        }
+        let outcome = judge.outcome(&[("here".into(), run)]).expect("judges");
+        let asked = spans.phases().contains_key(Own::Reference.name());
+        assert_eq!(asked, outcome.held_to == Some(HeldTo::Reference), "{outcome:?}");
+        outcome
+    }
+
+    #[test]
+    fn only_the_bytes_that_passed_need_no_reference() {
+        let first = judged(None, |_| ());
+        assert_eq!((first.outcome.as_str(), first.held_to), ("pass", Some(HeldTo::Reference)));
+        let again = judged(first.out_digest, |_| ());
+        assert_eq!((again.outcome.as_str(), again.held_to), ("pass", Some(HeldTo::Digest)));
+        assert_eq!((again.out_digest, again.numerics), (first.out_digest, None));
+        // Another bit within tolerance passes, and is known from then on; one beyond is found.
+        let near = judged(first.out_digest, |bytes| bytes[8] ^= 1);
+        assert_eq!((near.outcome.as_str(), near.held_to), ("pass", Some(HeldTo::Reference)));
+        assert!(near.out_digest != first.out_digest && near.numerics.is_some());
+        for known in [None, first.out_digest, near.out_digest] {
+            let wrong = judged(known, |bytes| bytes[11] ^= 0x40);
+            assert_eq!((wrong.outcome.as_str(), wrong.held_to), ("fail.numerics", Some(HeldTo::Reference)));
+        }
+    }
 }

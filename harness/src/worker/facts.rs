@@ -1,7 +1,7 @@
 //! Facts of a compiled fusion, and the expectations of a case about them.
 
 use crate::case::{Case, Expect, Relation, TextSpec};
-use crate::outcome::Bless;
+use crate::outcome::{Bless, Digest};
 use crc32fast::Hasher;
 use engine::compile::Plan;
 use engine::kernel::{BoundLaunch, Scope, Stmt, StmtKind};
@@ -155,43 +155,44 @@ pub(super) fn kernel_crc(program: &Program) -> Option<u32> {
     crc.map(Hasher::finalize)
 }
 
-/// The CRC of results: their types, sizes and strides, and their bytes.
-pub(super) fn out_crc<'a>(outputs: impl IntoIterator<Item = &'a HostTensor>) -> u32 {
-    let mut crc = Hasher::new();
-    for output in outputs {
+/// The digest of results: their types, sizes and strides, and their bytes.
+pub(super) fn out_digest<'a>(outputs: impl IntoIterator<Item = &'a HostTensor>) -> Digest {
+    let of = |output: &HostTensor| {
         let meta = &output.meta;
-        crc.update(format!("{} {:?} {:?}", meta.dtype, meta.sizes, meta.strides).as_bytes());
-        crc.combine(&crc_of(&output.data));
-    }
-    crc.finalize()
+        let form = format!("{} {:?} {:?}", meta.dtype, meta.sizes, meta.strides);
+        Digest::of_all([Digest::of(form.as_bytes()), digest_of(&output.data)])
+    };
+    Digest::of_all(outputs.into_iter().map(of))
 }
 
-/// Bytes of which one thread computes the CRC.
-const CRC_PART: usize = 1 << 20;
+/// Bytes that one thread digests at a time.
+const DIGEST_PART: usize = 1 << 20;
 
-/// The CRC of bytes, on all threads: results can be large.
-fn crc_of(bytes: &[u8]) -> Hasher {
-    let part = |bytes: &[u8]| {
-        let mut crc = Hasher::new();
-        crc.update(bytes);
-        crc
-    };
-    let parts: Vec<Hasher> = bytes.par_chunks(CRC_PART).map(part).collect();
-    parts.iter().fold(Hasher::new(), |mut crc, part| {
-        crc.combine(part);
-        crc
-    })
+/// The digest of bytes, by all threads: results can be large.
+fn digest_of(bytes: &[u8]) -> Digest {
+    let parts: Vec<Digest> = bytes.par_chunks(DIGEST_PART).map(Digest::of).collect();
+    Digest::of_all(parts)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::num::DType;
 
     #[test]
-    fn parts_of_bytes_have_the_crc_of_the_whole() {
-        let bytes: Vec<u8> = (0..2 * CRC_PART + 7).map(|i| (i % 253) as u8).collect();
-        for len in [0, 1, CRC_PART - 1, CRC_PART, CRC_PART + 1, bytes.len()] {
-            assert_eq!(crc_of(&bytes[..len]).finalize(), crc32fast::hash(&bytes[..len]), "{len}");
+    fn every_byte_and_the_form_are_in_the_digest_of_results() {
+        let bytes: Vec<u8> = (0..2 * DIGEST_PART + 8).map(|i| (i % 253) as u8).collect();
+        let of = |dtype: DType, bytes: &[u8]| {
+            let sizes = [(bytes.len() / dtype.bytes()) as i64];
+            out_digest(&[HostTensor::contiguous(dtype, &sizes, bytes.to_vec()).expect("a tensor")])
+        };
+        let whole = of(DType::F32, &bytes);
+        assert_eq!(of(DType::F32, &bytes), whole);
+        assert!(of(DType::I32, &bytes) != whole && of(DType::F32, &bytes[..bytes.len() - 4]) != whole);
+        for at in [0, DIGEST_PART - 1, DIGEST_PART, bytes.len() - 1] {
+            let mut other = bytes.clone();
+            other[at] ^= 1;
+            assert!(of(DType::F32, &other) != whole, "{at}");
         }
     }
 }

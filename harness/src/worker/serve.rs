@@ -98,7 +98,7 @@ impl Server<'_> {
     fn serve(&mut self, receiver: &mut Receiver) -> std::io::Result<()> {
         loop {
             match receiver.next(None) {
-                Ok(ToWorker::Run { case, attempt, repeat, seed, mode, bless }) => {
+                Ok(ToWorker::Run { case, attempt, repeat, seed, mode, bless, known }) => {
                     say(receiver, &FromWorker::Begin { case_id: case.id.clone(), attempt })?;
                     // A library may have installed handlers that swallow a crash.
                     crate::os::crash::rearm()?;
@@ -119,6 +119,7 @@ impl Server<'_> {
                         seed,
                         mode,
                         bless,
+                        known,
                         twice,
                         kernels_only,
                         jitter,

@@ -3,6 +3,7 @@
 use super::command::{Command, Commands, FLAKES, RUNS, STARTS, VERDICTS};
 use super::table::{OptionRow, flag, value};
 use crate::flake::rule::Rule;
+use crate::verified::ReferenceUse;
 
 /// How often, in which order, under which seed.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +35,8 @@ pub(crate) struct Repeat {
     pub(crate) twice: bool,
     /// Whether what the host would compute is refused.
     pub(crate) kernels_only: bool,
+    /// For which outputs the reference is evaluated, if given.
+    pub(crate) reference: Option<ReferenceUse>,
 }
 
 pub(super) const ROWS: &[OptionRow] = &[
@@ -78,6 +81,18 @@ pub(super) const ROWS: &[OptionRow] = &[
         Ok(())
     })
     .again(),
+    value(
+        "--reference",
+        "always|once",
+        RUNS,
+        "evaluate the reference for all outputs, or not again for those that passed (default: once on GPUs)",
+        |args, given| {
+            args.repeat.reference = Some(given.word(&ReferenceUse::WORDS)?);
+            Ok(())
+        },
+    )
+    .again()
+    .env(&["HARNESS_REFERENCE"]),
     flag(
         "--kernels-only",
         RUNS.and(&[Command::Import]),

@@ -14,7 +14,7 @@ use crate::flake::hunt::{Example, Hunt, Hunted};
 use crate::flake::hunter::{Arm, CaseProgress, End, Options};
 use crate::flake::rule::{Finding, Rule};
 use crate::record::{FlakeRow, History};
-use crate::report::quoted;
+use crate::report::{held_text, quoted};
 use crate::stats::upper_bound;
 use crate::units::show_seconds;
 use serde_json::json;
@@ -123,12 +123,21 @@ pub(in crate::cli) fn hunt(args: &Args) -> Result<u8, Failure> {
     let found: Vec<JudgedCase> = hunted.into_iter().map(judge).collect();
     let notes = keep(&mut scene, &found, &rule);
     let mut text = report(&scene, &found, &rule, end);
+    let held = scene.plan.verified.as_ref().map_or(0, |verified| verified.held());
+    if held > 0 {
+        text.insert_str(0, &format!("{}\n", held_text(held, "repeat")));
+    }
     notes.iter().for_each(|note| text.push_str(&format!("note: {note}\n")));
     let code = exit_code(&found, options.count, options.until_fail);
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     found.iter().for_each(|found| *counts.entry(found.finding.name()).or_default() += 1);
     let repeats: u64 = found.iter().map(|found| found.entry.all_runs()).sum();
-    Ok(scene.end(text, json!({ "findings": counts, "repeats": repeats, "ended": end.name() }), code, &refused))
+    Ok(scene.end(
+        text,
+        json!({ "findings": counts, "repeats": repeats, "held_to_digest": held, "ended": end.name() }),
+        code,
+        &refused,
+    ))
 }
 
 /// Hunts. Gives what is known of each case, why it ended, and which slots refused
@@ -190,13 +199,15 @@ fn keep(scene: &mut Scene, found: &[JudgedCase], rule: &Rule) -> Vec<String> {
     if scene.store.error().is_some() {
         return Vec::new();
     }
+    let verified = scene.plan.verified.as_ref().map(|verified| verified.learnt()).unwrap_or_default();
     let learnt = history.learn_flakes(rows).and_then(|mut notes| {
+        notes.extend(history.learn_verified(&scene.store.id, &verified)?);
         // A row of another table names its run: what that was is said there.
         notes.extend(history.note_run(scene.store.dir())?);
         Ok(notes)
     });
     learnt.unwrap_or_else(|error| {
-        scene.store.fail("flake.csv", &error);
+        scene.store.fail("history", &error);
         Vec::new()
     })
 }

@@ -4,7 +4,7 @@ use crate::case::Case;
 use crate::cli::{Failure, resume};
 use crate::dispatch::{Job, RunPlan};
 use crate::escape::short;
-use crate::outcome::{CaseResult, CodeFrom, Conclusion, Outcome, Perf, Variation, Verdict};
+use crate::outcome::{CaseResult, CodeFrom, Conclusion, Digest, HeldTo, Outcome, Perf, Variation, Verdict};
 use crate::record::{Attempt, Done, History, Provenance, Resumed, RunStore, is_failure};
 use crate::select::Chosen;
 use serde::Deserialize;
@@ -125,8 +125,9 @@ fn result(case: &Arc<Case>, attempt: &Attempt, plan: &RunPlan) -> CaseResult {
     let outcome = Outcome {
         phases: attempt.phases.clone(),
         kernel_crc: crc(&attempt.kernel_crc),
-        code: (attempt.code.as_deref() == Some(CodeFrom::CACHED)).then_some(CodeFrom::Cached),
-        out_crc: crc(&attempt.out_crc),
+        code: attempt.is_cached().then_some(CodeFrom::Cached),
+        held_to: attempt.is_held_to_digest().then_some(HeldTo::Digest),
+        out_digest: attempt.out_digest.as_deref().and_then(Digest::read),
         variation: attempt.variation.as_ref().and_then(|variation| Variation::deserialize(variation).ok()),
         perf: attempt.perf.as_ref().and_then(|perf| Perf::deserialize(perf).ok()),
         ..Outcome::of(verdict, &attempt.outcome, attempt.detail.clone())

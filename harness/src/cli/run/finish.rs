@@ -53,7 +53,7 @@ pub(super) fn finish(
             closing.broken.as_ref(),
             with_gates(exit_code(options.repeat.flaky_fails, &closing), regressed),
         ),
-        json!({ "counts": counts, "passed_by": summary.passed_by, "course": course }),
+        json!({ "counts": counts, "passed_by": summary.passed_by, "held_to_digest": summary.held_to_digest, "course": course }),
     );
     let mut text = String::new();
     if options.command == Command::Bench {
@@ -96,6 +96,10 @@ fn add_to_history(history: &History, store: &mut RunStore, closing: &Closing, fo
     match history.add_findings(&store.id, store.commit(), found) {
         Ok(more) => notes.extend(more),
         Err(error) => store.fail("history", &error),
+    }
+    match history.learn_verified(&store.id, &closing.verified) {
+        Ok(more) => notes.extend(more),
+        Err(error) => store.fail("verified.csv", &error),
     }
     notes
 }

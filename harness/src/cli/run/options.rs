@@ -5,6 +5,7 @@ use crate::cli::session::CaseOptions;
 use crate::evidence::gpu_core::CoreDump;
 use crate::evidence::sanitizer::Sample;
 use crate::report::{Color, Detail, quoted};
+use crate::verified::ReferenceUse;
 use std::path::{Path, PathBuf};
 
 /// How cases are run: what `run`, `bench` and the commands about flakes have in common.
@@ -37,6 +38,8 @@ pub(in crate::cli) struct RepeatOptions {
     pub(in crate::cli) jitter: Option<u64>,
     pub(in crate::cli) twice: bool,
     pub(in crate::cli) kernels_only: bool,
+    /// For which outputs the reference is evaluated, if given.
+    pub(in crate::cli) reference: Option<ReferenceUse>,
 }
 
 /// What is recorded of the run and told of it.
@@ -78,6 +81,7 @@ impl RunOptions {
                 jitter: repeat.jitter,
                 twice: repeat.twice,
                 kernels_only: repeat.kernels_only,
+                reference: repeat.reference,
             },
             sanitize: args.evidence.sanitize,
             core_dump: args.evidence.core_dump,

@@ -16,6 +16,7 @@ use crate::record::{
 };
 use crate::select::quarantine::Quarantine;
 use crate::select::{Chosen, Part, Shard};
+use crate::verified::{ReferenceUse, VerifiedOutputs};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -78,6 +79,22 @@ pub(in crate::cli) fn code_cache(given: Option<&CodeCache>, slots: &[SlotSpec]) 
     if on_gpus(slots) { given.cloned().unwrap_or_default() } else { CodeCache::Off }
 }
 
+/// For which outputs the reference is evaluated. The simulator's kernels take longer than it, and who looks into a
+/// failure wants each attempt to do what the first one did.
+fn reference(options: &RunOptions, slots: &[SlotSpec]) -> ReferenceUse {
+    let looks_into = matches!(options.command, Command::Replay | Command::Why);
+    let usual = if on_gpus(slots) && !looks_into { ReferenceUse::Once } else { ReferenceUse::Always };
+    options.repeat.reference.unwrap_or(usual)
+}
+
+/// What is known of outputs that passed. A build that has no name knows nothing.
+fn verified(options: &RunOptions, devices: &Devices, store: &RunStore) -> Option<Arc<VerifiedOutputs>> {
+    let once = reference(options, &devices.slots) == ReferenceUse::Once;
+    let build = store.build().filter(|_| once)?.to_string();
+    let history = History::of(&options.cases.folders.results, &devices.history);
+    Some(Arc::new(VerifiedOutputs::new(build, history.verified())))
+}
+
 pub(in crate::cli) fn plan(options: &RunOptions, devices: &Devices, store: &RunStore) -> RunPlan {
     let sanitizer = devices.sanitizer.clone();
     RunPlan {
@@ -104,6 +121,7 @@ pub(in crate::cli) fn plan(options: &RunOptions, devices: &Devices, store: &RunS
             None => "/proc/self/exe".into(),
         },
         sanitizer,
+        verified: verified(options, devices, store),
         work_dir: store.work_dir(),
         stop: stop_flag(),
         nvml: devices.nvml.clone(),
@@ -255,6 +273,7 @@ pub(in crate::cli) fn header(
         mode: Some(options.command.word().into()),
         knobs: Some(json!(knobs(options, devices))),
         code_cache: Some(code_cache(options.workers.code_cache.as_ref(), &devices.slots).to_string()),
+        reference: Some(reference(options, &devices.slots).name().into()),
         isolation: Some(options.workers.isolation.to_string()),
         devices: Some(devices.slots.iter().map(|slot| slot.label.clone()).collect()),
         left: choices(&devices.left),

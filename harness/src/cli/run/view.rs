@@ -7,11 +7,13 @@ use crate::cli::counter_gate::CountersCheck;
 use crate::cli::timing_gate::TimingCheck;
 use crate::dispatch::{Event, RunPlan};
 use crate::evidence::Keeper;
-use crate::outcome::{CaseResult, CodeFrom, Conclusion, Outcome, PassedBy, Verdict};
+use crate::outcome::{CaseResult, CodeFrom, Conclusion, HeldTo, Outcome, PassedBy, Verdict};
 use crate::record::{CaseRow, Done, RunStore, SeenClass};
 use crate::report::{Help, Progress, Summary, WorkerSeen};
 use crate::select::quarantine::Quarantine;
+use crate::verified::PassedOutputs;
 use serde_json::json;
+use std::collections::BTreeMap;
 
 /// Turns events into records, progress and counts.
 pub(super) struct RunView<'a> {
@@ -44,6 +46,8 @@ pub(super) struct Closing {
     pub(super) blessings: Blessings,
     pub(super) rows: Vec<CaseRow>,
     pub(super) alike: Vec<SeenClass>,
+    /// Outputs that passed against the reference.
+    pub(super) verified: BTreeMap<String, PassedOutputs>,
     /// Cases in quarantine that passed.
     pub(super) mended: Vec<String>,
     pub(super) refused: Vec<String>,
@@ -129,7 +133,7 @@ impl<'a> RunView<'a> {
             "code": outcome.code,
             "facts": outcome.facts,
             "kernel_crc": outcome.kernel_crc.map(|crc| format!("{crc:08x}")),
-            "out_crc": outcome.out_crc.map(|crc| format!("{crc:08x}")),
+            "out_digest": outcome.out_digest,
             "variation": outcome.variation,
             "cuda_error": outcome.cuda_error,
             "numerics": outcome.numerics,
@@ -171,6 +175,7 @@ impl<'a> RunView<'a> {
             "verdict": verdict,
             "outcome": result.outcome.outcome,
             "passed_by": conclusion.passed_by().map(PassedBy::name),
+            "held_to": result.outcome.held_to,
             "worker_id": own.then_some(&result.worker),
             "position": result.position,
             "attempts": outcomes.len(),
@@ -223,6 +228,7 @@ impl<'a> RunView<'a> {
             blessings: self.blessings,
             rows: self.rows,
             alike: self.alike,
+            verified: self.plan.verified.as_ref().map(|verified| verified.learnt()).unwrap_or_default(),
             mended: self.mended,
             refused: self.refused,
             retired: self.retired,
@@ -236,7 +242,7 @@ impl<'a> RunView<'a> {
 
 fn row(conclusion: &Conclusion, plan: &RunPlan) -> CaseRow {
     let result = &conclusion.result;
-    let Outcome { outcome, perf, phases, code, kernel_crc, .. } = &result.outcome;
+    let Outcome { outcome, perf, phases, code, held_to, kernel_crc, .. } = &result.outcome;
     CaseRow {
         case_id: conclusion.case.id.clone(),
         verdict: conclusion.verdict,
@@ -245,6 +251,7 @@ fn row(conclusion: &Conclusion, plan: &RunPlan) -> CaseRow {
         perf: perf.clone(),
         phases: phases.clone(),
         cached: *code == Some(CodeFrom::Cached),
+        held_to_digest: *held_to == Some(HeldTo::Digest),
         kernel_crc: *kernel_crc,
         gpu: result.slot.and_then(|slot| plan.uuid(slot)).unwrap_or_default().into(),
     }

@@ -3,7 +3,7 @@
 use super::matrix::{FaultOutcome, FaultRow};
 use super::schedule::{FaultJob, Unit};
 use crate::dispatch::{Event, Held, Job, RunPlan, Settled, Source, Take};
-use crate::outcome::CaseResult;
+use crate::outcome::{CaseResult, Digest};
 use crate::worker::fault::{FaultClass, FaultFacts};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,8 +32,8 @@ struct SelftestState {
     results: Vec<FaultRun>,
     /// Of each worker: its entries in the order in which they ended.
     workers: BTreeMap<String, Vec<usize>>,
-    /// Checksums of the outputs of innocent cases, by id.
-    outputs: BTreeMap<String, u32>,
+    /// Digests of the outputs of innocent cases, by id.
+    outputs: BTreeMap<String, Digest>,
     planned: usize,
 }
 
@@ -155,9 +155,9 @@ impl Source for Faults {
         let expected = self.expected(&state, &planned, result);
         let phase = planned.class.map_or("", |class| class.phase);
         let mut found = FaultOutcome::of(result, phase);
-        if let (None, Some(crc)) = (planned.class, result.outcome.out_crc) {
-            let first = *state.outputs.entry(result.case.id.clone()).or_insert(crc);
-            found.changed = first != crc;
+        if let (None, Some(digest)) = (planned.class, result.outcome.out_digest) {
+            let first = *state.outputs.entry(result.case.id.clone()).or_insert(digest);
+            found.changed = first != digest;
         }
         let index = state.results.len();
         let case_id = result.case.id.clone();

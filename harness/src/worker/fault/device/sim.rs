@@ -401,8 +401,12 @@ fn per_device(scene: &Scene<'_>) -> Outcome {
         result = Some(summed(session, scene, options)?);
         Ok(())
     });
-    let out_crc = result.map(|tensor| facts::out_crc(&[tensor]));
-    Outcome { out_crc, kernel_crc: Some(crc32fast::hash(engine::kernel::print(&atomic_sum()).as_bytes())), ..outcome }
+    let out_digest = result.map(|tensor| facts::out_digest(&[tensor]));
+    Outcome {
+        out_digest,
+        kernel_crc: Some(crc32fast::hash(engine::kernel::print(&atomic_sum()).as_bytes())),
+        ..outcome
+    }
 }
 
 fn leak(scene: &Scene<'_>) -> Outcome {
