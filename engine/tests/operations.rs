@@ -135,7 +135,12 @@ const EXAMPLES: &[(&str, &str, &str, &str)] = &[
     ("scatter", "f32[3,3] i64[1,3]<3", "scatter %a, %b, 2.0 dim(0)", "scatter %a, %b, 2.0 dim(1)"),
     ("last_position", "i64[2,3]<3", "last_position %a, 4 dim(0)", "last_position %a, 4 dim(1)"),
     ("index_put_accumulate", "f32[4,3] i64[2]<4 f32[2,3]", "index_put_accumulate %a, %b, %c", ""),
-    ("index_put_sorted", "f32[4,3] i64[2]=1,3 i64[2]=1,0 f32[2,3]", "index_put_sorted %a, %b, %c, %d", ""),
+    (
+        "index_put_sorted",
+        "f32[4,3] i64[2]=1,3 i64[2]=1,0 f32[2,3]",
+        "index_put_sorted %a, %b, %c, %d",
+        "index_put_sorted 1.5, %b, %c, %d size(4)",
+    ),
     ("embedding_fwd", "i64[2,5]<4 f32[4,3]", "embedding_fwd %a, %b", "embedding_fwd %a, %b max_norm(1.0)"),
     ("full", "f32[2]", "full [3, 2] 1.5 f32", "full [2, 3] 1.5 f32"),
     ("zeros", "f32[2]", "zeros [3, 2] f32", "zeros [3, 2] f64"),

@@ -144,6 +144,38 @@ impl Chain {
         self.call(name, |args| args.value("x", table).value("index", index).with("dim", dim))
     }
 
+    /// Rows of a tensor put where an index says, the same for all of a row.
+    fn rows_put(&mut self, x: TensorId, dim: i64) -> Option<Operand> {
+        let rank = self.builder.axes(x).len();
+        let mut shape: Vec<Src> = Vec::new();
+        for axis in 0..rank as i64 {
+            shape.push(self.builder.size(x, axis).ok()?.into());
+        }
+        let place = self.draw.below(2) as i64;
+        shape[dim as usize] = (1 + place).into();
+        let index = self.builder.full(&[(1 + place).into()], place, DType::I64).ok()?;
+        let others: Vec<bool> = (0..rank as i64).map(|axis| axis != dim).collect();
+        let index = self.builder.broadcast(index, &others).ok()?;
+        let index = self.call("expand", |args| args.value("x", index).with("shape", ops::OpArg::Values(shape)))?;
+        let rows = self.builder.neg(x).ok()?;
+        let src = if self.draw.once_in(3) { Src::from(1) } else { rows.into() };
+        let dim = ops::OpArg::Int(dim);
+        self.call("scatter", |args| args.value("x", x).value("index", index).value("src", src).with("dim", dim))
+    }
+
+    /// Rows that are looked up, in groups.
+    fn groups_looked_up(&mut self, x: TensorId) -> Option<Operand> {
+        let (place, groups) = (self.draw.below(2) as i64, self.draw.choose(&[1_i64, 2, 3]));
+        let index = self.builder.full(&[(2 * groups).into()], place, DType::I64).ok()?;
+        let index = self.builder.mul(index, 1).ok()?;
+        let rows =
+            self.call("index_select", |args| args.value("x", x).value("index", index).with("dim", ops::OpArg::Int(0)))?;
+        let rows = self.builder.neg(rows).ok()?;
+        let shape = ops::OpArg::Values([groups, 2, -1].map(Src::from).to_vec());
+        let split = self.call("reshape", |args| args.value("x", rows).with("shape", shape))?;
+        self.builder.sum(split, &[1], false).ok()
+    }
+
     fn step(&mut self) -> Option<Operand> {
         // Half of the time on with what was made last.
         let last = self.tensors[self.tensors.len() - 1];
@@ -152,7 +184,7 @@ impl Chain {
         let rank = self.builder.axes(x).len();
         let list = |numbers: Vec<i64>| ops::OpArg::Values(numbers.into_iter().map(Src::from).collect());
         let dim = self.draw.below(rank.max(1)) as i64;
-        match self.draw.below(16) {
+        match self.draw.below(18) {
             0 => {
                 let turn = self.draw.below(rank.max(1));
                 let dims: Vec<i64> = (0..rank).map(|axis| ((axis + turn) % rank) as i64).collect();
@@ -205,6 +237,8 @@ impl Chain {
                 self.builder.cast(wide, self.builder.dtype(Operand::Tensor(x))).ok()
             }
             14 => self.looked_up(x, dim),
+            15 => self.rows_put(x, dim),
+            16 => self.groups_looked_up(x),
             _ => self.call("matmul", |args| args.value("a", x).value("b", y)),
         }
     }

@@ -251,6 +251,34 @@ fn rows_that_are_added() {
 }
 
 #[test]
+fn rows_that_are_added_to_a_number() {
+    crate::property::property(|u| {
+        use DType::{BF16, F32, F64, I32, I64, U8};
+        let dtype = *u.choose(&[F64, F32, BF16, I64, U8])?;
+        let (sizes, length) = rows_to_add(u)?;
+        let mut of_value = sizes.clone();
+        of_value[0] = length;
+        let mut draw = Draw::new(u.arbitrary()?);
+        let mut places: Vec<i64> = (0..length).map(|_| draw.below(sizes[0] as usize) as i64).collect();
+        places.sort_unstable();
+        let order: Vec<i64> = (0..length).map(|i| (i + length / 2) % length).collect();
+        let (dims, number) = (vec!["?"; sizes.len()].join(", "), u.choose(&["0", "3"])?);
+        let text = format!(
+            "fusion @f(%i: i32[?], %o: i64[?], %v: {dtype}[{dims}], %n: i64) {{\n  \
+             %y = index_put_sorted {number}, %i, %o, %v size(%n)\n  return %y\n}}\n"
+        );
+        let fusion = engine::text::parse_one(&text).unwrap();
+        let [places, order] =
+            [(I32, places), (I64, order)].map(|(dtype, of)| HostTensor::from_i64(dtype, &[length], &of).unwrap());
+        let args = [places, order, laid_out(u, dtype, &of_value)?].map(Arg::Tensor);
+        let size = Arg::Scalar(engine::num::Value::Int(sizes[0]));
+        check_args(&fusion, &args.into_iter().chain([size]).collect::<Vec<_>>());
+        Ok(())
+    })
+    .cases(60);
+}
+
+#[test]
 fn places_that_do_not_ascend_leave_memory_alone() {
     crate::property::property(|u| {
         let (sizes, length) = rows_to_add(u)?;

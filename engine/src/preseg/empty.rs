@@ -60,8 +60,11 @@ fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<ChangeAll<'a>> {
 /// The value of all elements of a result that depends on no element.
 fn of_nothing(whole: &Whole<'_>, op: &Op) -> Option<Fill> {
     let is_put = [Form::Scatter, Form::Put, Form::PutSorted].into_iter().any(|form| call(op, form).is_some());
-    if let (true, [Operand::Tensor(x), Operand::Tensor(index), ..]) = (is_put, &op.inputs[..]) {
-        return whole.is_empty(*index).then_some(Fill::Copy(*x));
+    if let (true, [to, Operand::Tensor(index), ..]) = (is_put, &op.inputs[..]) {
+        return whole.is_empty(*index).then_some(match *to {
+            Operand::Tensor(x) => Fill::Copy(x),
+            number @ Operand::Scalar(_) => Fill::Operand(number),
+        });
     }
     if call(op, Form::GroupedSums).is_some() && sums_nothing(whole, op) {
         return Some(Fill::Number(Value::Int(0)));

@@ -108,7 +108,7 @@ impl Moved<'_> {
 }
 
 /// Whether a result of an operation is stored since no kernel computes it with others.
-fn is_stored(maker: &Op) -> bool {
+pub(super) fn is_stored(maker: &Op) -> bool {
     match &maker.kind {
         OpKind::Call(call) => {
             let by_kernels = call.row.random.is_some()

@@ -34,8 +34,10 @@ mod moves;
 mod products;
 mod repeats;
 mod scans;
+mod scatters;
 mod seen;
 mod slices;
+mod splits;
 mod steps;
 mod table;
 #[cfg(test)]

@@ -51,7 +51,7 @@ fn fuses(whole: &Whole<'_>, op: &Op) -> bool {
 }
 
 /// Whether kernels compute an operation.
-fn is_computed(op: &Op) -> bool {
+pub(super) fn is_computed(op: &Op) -> bool {
     match &op.kind {
         OpKind::Call(call) => {
             let looks_up = call.lookup().is_some();

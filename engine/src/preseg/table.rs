@@ -6,7 +6,7 @@
 
 use super::seen::SeenSizes;
 use super::whole::{Changes, Whole};
-use super::{casts, cats, empty, lookups, moves, products, repeats, scans, slices, thin, twins};
+use super::{casts, cats, empty, lookups, moves, products, repeats, scans, scatters, slices, splits, thin, twins};
 use crate::compile::BoundFusion;
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{self, Bindings, Fusion, Rewritten, UserIds};
@@ -46,7 +46,9 @@ passes! {
     slices: "Slices and pads that do nothing or undo each other go; what only slices read is computed of slices.";
     cats: "What is joined as it was cut is the tensor; nothing is joined to nothing.";
     repeats: "What is repeated is read again.";
+    scatters: "Rows that are put where one index says are looked up by who writes last.";
     lookups: "What is computed of a table is computed of the elements that are found.";
+    splits: "An axis that is split behind a lookup is split in its index.";
     thin: "A reduction over axes of size 1 drops them.";
     moves: "Chains of moved axes are as short as they can be.";
     casts: "Conversions through a wider type go.";

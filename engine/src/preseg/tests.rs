@@ -147,6 +147,51 @@ fn what_a_lookup_finds_is_computed_and_not_its_table() {
 }
 
 #[test]
+fn rows_that_one_index_puts_are_looked_up() {
+    let check = |sizes: &[&[i64]], before: &str, after: &str| {
+        check(&["scatters"], "%x: bf16[?, ?], %i: u8[?], %s: bf16[?, ?]", sizes, before, after);
+    };
+    let sizes: [&[i64]; 3] = [&[5, 4], &[3], &[3, 4]];
+    let spread = "%s0 = size %x axis(1)\n%s1 = size %i axis(0)\n%j = remainder %i, 5\n\
+                  %a = broadcast %j flags(false, true)\n%b = expand [%s1, %s0] %a\n";
+    check(
+        &sizes,
+        &format!("{spread}%c = scatter %x, %b, %s dim(0)\nreturn %c"),
+        "%j = remainder %i, 5\n%s0 = size %x axis(0)\n%0 = last_position %j, %s0 dim(0)\n%1 = gt %0, 0\n\
+         %2 = broadcast %1 flags(false, true)\n%3 = sub %0, 1\n%4 = maximum %3, 0\n\
+         %5 = index_select %s, %4 dim(0)\n%6 = cast %5 f32\n%7 = cast %x f32\n%8 = where %2, %6, %7\n\
+         %c = cast %8 bf16\nreturn %c",
+    );
+    // Only a part of each row is put.
+    let same = "%j = remainder %i, 5\n%a = broadcast %j flags(false, true)\n%s0 = size %i axis(0)\n\
+                %b = expand [%s0, 2] %a\n%c = scatter %x, %b, %s dim(0)\nreturn %c";
+    check(&sizes, same, same);
+}
+
+#[test]
+fn axes_are_split_in_the_index_of_a_lookup() {
+    let check = |before: &str, after: &str| {
+        let sizes: [&[i64]; 3] = [&[5, 4], &[6], &[3, 2]];
+        check(&["splits"], "%x: bf16[?, ?], %i: i32[?], %w: f32[?, ?]", &sizes, before, after);
+    };
+    check(
+        "%j = abs %i\n%a = index_select %x, %j dim(0)\n%b = gt %i, 0\n%c = broadcast %b flags(false, true)\n\
+         %d = cast %a f32\n%e = where %c, %d, 0.0\n%f = reshape [3, 2, 4] %e\n\
+         %g = broadcast %w flags(false, false, true)\n%h = mul %f, %g\n%k = sum %h axes(1)\nreturn %k",
+        "%0 = reshape [3, 2] %i\n%1 = gt %0, 0\n%2 = broadcast %1 flags(false, false, true)\n\
+         %3 = abs %0\n%4 = embedding_fwd %3, %x\n%5 = cast %4 f32\n\
+         %f = where %2, %5, 0.0\n%g = broadcast %w flags(false, false, true)\n%h = mul %f, %g\n\
+         %k = sum %h axes(1)\nreturn %k",
+    );
+    // Others read what is looked up, or nobody looks anything up.
+    let same = "%j = abs %i\n%a = index_select %x, %j dim(0)\n%f = reshape [3, 2, 4] %a\n\
+                %0 = cast %f f32\n%g = neg %0\n%h = cast %g bf16\nreturn %h, %a";
+    check(same, same);
+    let same = "%a = abs %i\n%f = reshape [3, 2] %a\n%g = neg %f\nreturn %g";
+    check(same, same);
+}
+
+#[test]
 fn products_of_one_term_are_multiplications() {
     check(
         &["products"],

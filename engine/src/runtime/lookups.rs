@@ -91,7 +91,7 @@ impl Checker<'_> {
             return fusion::ops::check_positions(name, &index, places.axis, size);
         }
         fusion::ops::check_sorted(name, &index, size)?;
-        let [_, _, Operand::Tensor(order), Operand::Tensor(value)] = data.inputs[..] else {
+        let [_, _, Operand::Tensor(order), Operand::Tensor(value), ..] = data.inputs[..] else {
             return Err(Diagnostic::bug(format!("{name} has other operands than tensors")));
         };
         let rows = self.bindings.sizes(self.fusion, value)[0];

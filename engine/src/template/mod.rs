@@ -27,7 +27,7 @@ use crate::util::Hash128;
 #[derive(Clone, Debug)]
 pub struct Template {
     fusion: Fusion,
-    /// Its first operand.
+    /// Its first operand that is a tensor with its lines.
     x: TensorId,
     /// The one along which lines lie, if they do.
     axis: usize,
@@ -85,9 +85,12 @@ impl Template {
         let mut ops = fusion.ops.values();
         let op = ops.next()?;
         let OpKind::Call(call) = &op.kind else { return None };
-        let Operand::Tensor(x) = *op.inputs.first()? else { return None };
+        let form = call.movement().form?;
+        // Rows may be added to a number.
+        let first = if form == Form::PutSorted { put::rows_of(op)? } else { *op.inputs.first()? };
+        let Operand::Tensor(x) = first else { return None };
         let dtype = fusion.tensors[x].dtype;
-        let kind = match call.movement().form? {
+        let kind = match form {
             // Those of 8 bits are rounded at each step, one after the other.
             Form::Scan(_) if dtype.is_float() && dtype.bits() <= 8 => return None,
             Form::Scan(combine) => Kind::Scan(combine),

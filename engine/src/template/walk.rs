@@ -11,7 +11,7 @@ use crate::schedule::{ArgClass, TensorLayout};
 /// The largest power of two of which something is known to be a multiple.
 pub(super) const MAX_FACT: i64 = 16;
 /// Elements that one access moves, at most.
-const MAX_LANES: i64 = 8;
+pub(super) const MAX_LANES: i64 = 8;
 /// Bytes to which memory of results is aligned.
 const ALIGN: u32 = 16;
 

@@ -20,7 +20,7 @@ use super::tile::{
 };
 use crate::diag::{Diagnostic, Result};
 use crate::num::BinaryOp;
-use crate::options::CompileCx;
+use crate::options::{CompileCx, DeviceDesc};
 use crate::schedule::{AxisId, Compute, ParallelType, Parts, ScheduleBuilder, ScheduledFusion, TvId};
 
 /// Registers of a thread for the sums of its columns.
@@ -38,7 +38,12 @@ const PAIRS_UNROLL: i64 = 2;
 const PAIRS_THREADS: [i64; 2] = [128, 256];
 const PAIRS_LOADS: i64 = 8;
 
+/// Threads that share a sum of a few rows that are looked up, at most, and blocks of a multiprocessor, at least.
+const MOST_LOOKED_UP: i64 = 4;
+const LOOKED_UP_PER_SM: i64 = 16;
+
 /// How blocks read columns.
+#[derive(Clone, Copy)]
 struct Columns {
     /// Vectors beside each other that a block takes at most, and its threads.
     widest: i64,
@@ -73,6 +78,16 @@ impl Columns {
     /// Few columns whose rows start at odd places: a block has all, and its threads are beside each other over all of its rows.
     const NARROW: Self =
         Self { widest: MOST_NARROW, even: false, threads: 512, loads: 16, per_sm: [3, 3], bounded: false };
+
+    /// The same of rows that are looked up, few for each sum and many sums: where a row lies is known one load later, so a
+    /// thread has several on their way, and threads that only wait for each other's sums are none.
+    fn of_few_rows(&self, work: &Work, device: &DeviceDesc) -> Option<(Self, i64)> {
+        let threads_y = next_power_of_two(ceil_div(work.slow, self.loads.max(1)));
+        let columns = Self { widest: self.widest.max(4 * WARP), ..*self };
+        let blocks = ceil_div(work.vectors, columns_of(work.vectors, columns.widest)).saturating_mul(work.kept);
+        let is_few = threads_y <= MOST_LOOKED_UP && blocks >= LOOKED_UP_PER_SM * i64::from(device.sm_count);
+        is_few.then_some((columns, threads_y))
+    }
 }
 
 /// Its row of the table.
@@ -200,8 +215,11 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
         (true, false) if inputs == 1 && accumulators(scheduled) == 1 => &Columns::UNALIGNED,
         (true, false) => &Columns::UNALIGNED_MORE,
     };
+    let is_looked_up = summary.globals.iter().any(|tensor| runs(tensor) && tensor.is_part);
+    let few = if is_looked_up { columns.of_few_rows(&work, cx.device) } else { None };
+    let (columns, most_y) = few.map_or((*columns, None), |(columns, most_y)| (columns, Some(most_y)));
     let Tile { threads, unroll, spread } =
-        if inner { tile_inner(cx, &work) } else { tile_outer(cx, &work, inputs, columns) };
+        if inner { tile_inner(cx, &work) } else { tile_outer(cx, &work, (inputs, most_y), &columns) };
     let (length, along) = if inner { (work.vectors, threads.x) } else { (work.slow, threads.y) };
     let (kept_length, kept_along) = if inner { (work.kept, threads.y) } else { (work.vectors, threads.x) };
     let exact_vector = align.is_none() && divides(vector, fast_extent);
@@ -381,7 +399,7 @@ fn columns_of(vectors: i64, widest: i64) -> i64 {
     }
 }
 
-fn tile_outer(cx: &CompileCx<'_>, work: &Work, inputs: i64, columns: &Columns) -> Tile {
+fn tile_outer(cx: &CompileCx<'_>, work: &Work, (inputs, few): (i64, Option<i64>), columns: &Columns) -> Tile {
     let loads = (columns.loads / next_power_of_two(inputs)).max(1);
     let most = tuned(cx.options, "reduction.threads", columns.threads);
     let (threads_x, room) = match columns.even {
@@ -390,7 +408,7 @@ fn tile_outer(cx: &CompileCx<'_>, work: &Work, inputs: i64, columns: &Columns) -
     };
     // Threads along rows are combined in halves.
     let room = room.min(i64::from(cx.device.max_threads_per_block));
-    let most_y = power_of_two_below(room / threads_x).min(most);
+    let most_y = power_of_two_below(room / threads_x).min(few.unwrap_or(most));
     let threads_y = next_power_of_two(work.slow).clamp(1, most_y);
     let threads_y = threads_y.max(next_power_of_two(ceil_div(WARP, threads_x)));
     let unroll = tuned(cx.options, "reduction.unroll", loads.min(next_power_of_two(ceil_div(work.slow, threads_y))));

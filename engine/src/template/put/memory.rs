@@ -5,16 +5,21 @@
 
 use super::super::walk::{self, MAX_FACT, Placed};
 use super::super::{Output, Template};
-use super::Put;
+use super::{Put, Start};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::AxisKind;
-use crate::kernel::{BufId, ExprId, KernelBuilder, MAX_ACCESS_BYTES};
+use crate::kernel::{BufId, ExprId, KernelBuilder, MAX_ACCESS_BYTES, MIN_UNALIGNED_BYTES};
 use crate::lower::{Scalars, hoist};
 use crate::schedule::{ArgClass, TensorLayout};
 
+/// Bytes of an aligned access for which no unaligned one is taken, which is two.
+const LEAST_ALIGNED: i64 = 8;
+/// Vectors of a row that may start anywhere, at least: the last one is no whole one.
+const LEAST_VECTORS: i64 = 4;
+
 /// The memory of a kernel, and the extents of its operation.
 pub(super) struct Memory {
-    pub(super) acc: Rows,
+    pub(super) acc: Acc,
     pub(super) value: Rows,
     pub(super) to: Rows,
     pub(super) index: Line,
@@ -27,6 +32,12 @@ pub(super) struct Memory {
     pub(super) columns: ExprId,
     /// The extents of the axes of columns, outermost first.
     extents: Vec<ExprId>,
+}
+
+/// What rows are added to: a tensor, or a number.
+pub(super) enum Acc {
+    Rows(Rows),
+    Number(ExprId),
 }
 
 /// A tensor of rows: from each to the next, and from each column to the next along the axes of columns.
@@ -45,7 +56,8 @@ pub(super) struct Line {
 impl Memory {
     pub(super) fn new(b: &mut KernelBuilder, template: &Template, put: Put, class: &ArgClass) -> Result<Self> {
         let mut scalars = Scalars::new(&template.fusion, class);
-        let sizes = walk::extents(b, template, &mut scalars, template.tensor(put.acc)?)?;
+        let output = output(template)?;
+        let sizes = walk::extents(b, template, &mut scalars, output.tensor)?;
         let length = walk::extents(b, template, &mut scalars, template.tensor(put.index)?)?;
         let rows: Vec<ExprId> = length.iter().chain(&sizes[1..]).copied().collect();
         // Operands may be one tensor.
@@ -59,10 +71,13 @@ impl Memory {
             known.push((input, placed.clone()));
             Ok::<_, Box<Diagnostic>>(placed)
         };
-        let (acc, value) = (given(b, put.acc, &sizes)?, given(b, put.value, &rows)?);
+        let acc = match put.acc {
+            Start::Given(input) => Some(given(b, input, &sizes)?),
+            Start::Filled(_) => None,
+        };
+        let value = given(b, put.value, &rows)?;
         let (index, order) = (given(b, put.index, &length)?, given(b, put.order, &length)?);
-        let facts = &walk::layout(class, put.acc)?.size_facts;
-        let output = output(template)?;
+        let facts = facts(put, class)?;
         let dtype = template.fusion.tensors[output.tensor].dtype;
         let to = walk::dense(b, output, &sizes, dtype, |axis| facts[axis]);
         let runs = runs(template, put, class)?;
@@ -87,9 +102,14 @@ impl Memory {
             row: placed.steps[0],
             columns: runs.iter().filter_map(|run| run.last()).map(|axis| placed.steps[*axis]).collect(),
         };
+        let acc = match (acc, put.acc) {
+            (None, Start::Filled(number)) => Acc::Number(scalars.value(b, number)?),
+            (None, Start::Given(_)) => return Err(Diagnostic::bug("rows are added to nothing")),
+            (Some(acc), _) => Acc::Rows(steps(acc)),
+        };
         let line = |placed: Placed| Line { buffer: placed.buffer, step: placed.steps[0] };
         Ok(Self {
-            acc: steps(acc),
+            acc,
             value: steps(value),
             to: steps(to),
             index: line(index),
@@ -101,10 +121,14 @@ impl Memory {
         })
     }
 
-    /// Where a column lies within a row of each of some tensors.
-    pub(super) fn column<const N: usize>(&self, b: &mut KernelBuilder, column: ExprId, of: [&Rows; N]) -> [ExprId; N] {
-        let mut rest = column;
-        let mut starts = [b.int(0); N];
+    /// Where a column lies within a row of the value, of what is added to, and of the result.
+    pub(super) fn column(&self, b: &mut KernelBuilder, column: ExprId) -> [ExprId; 3] {
+        let acc = match &self.acc {
+            Acc::Rows(acc) => acc,
+            // Nobody asks.
+            Acc::Number(_) => &self.to,
+        };
+        let (of, mut rest, mut starts) = ([&self.value, acc, &self.to], column, [b.int(0); 3]);
         for (at, extent) in self.extents.iter().enumerate().rev() {
             // The outermost one is what is left.
             let place = if at == 0 { rest } else { b.exprs().rem(rest, *extent) };
@@ -118,24 +142,39 @@ impl Memory {
     }
 }
 
-/// How many columns one access may move: each vector of them is aligned in both operands and in the result.
-pub(super) fn vector(template: &Template, put: Put, class: &ArgClass) -> Result<i64> {
+/// Columns that one access moves, and whether each vector of them is aligned in all tensors.
+pub(super) struct Vector {
+    pub(super) lanes: i64,
+    pub(super) aligned: bool,
+}
+
+/// How many of so many columns one access moves: as many as are aligned in the operands and in the result, or, where
+/// these are few, as many as there may be if all rows are runs of memory.
+pub(super) fn vector(template: &Template, put: Put, class: &ArgClass, columns: i64) -> Result<Vector> {
     let runs = runs(template, put, class)?;
-    let Some(run) = runs.last() else { return Ok(1) };
+    let single = Vector { lanes: 1, aligned: true };
+    let Some(run) = runs.last() else { return Ok(single) };
     let moving = |axis: &&usize| moves(template, **axis);
     if output(template)?.order.iter().rfind(moving) != run.last() {
-        return Ok(1);
+        return Ok(single);
     }
     let dtype = template.fusion.tensors[template.x].dtype;
-    let layouts = [put.acc, put.value].map(|input| moving_layout(template, input, class));
-    layouts
-        .into_iter()
-        .try_fold(MAX_ACCESS_BYTES / dtype.bytes() as i64, |most, layout| Ok(walk::widest(&layout?, run, dtype, most)))
+    let (bytes, layouts) = (dtype.bytes() as i64, layouts(template, put, class)?);
+    let most = MAX_ACCESS_BYTES / bytes;
+    let lanes = layouts.iter().fold(most, |most, layout| walk::widest(layout, run, dtype, most));
+    let is_run =
+        |layout: &TensorLayout| layout.order.last().is_some_and(|own| Some(&own.axis) == run.last() && own.dense);
+    let wide = most.min(walk::MAX_LANES);
+    let is_wider = lanes * bytes < LEAST_ALIGNED && lanes < wide && wide * bytes >= MIN_UNALIGNED_BYTES;
+    if is_wider && runs.len() == 1 && columns >= LEAST_VECTORS * wide && layouts.iter().all(is_run) {
+        return Ok(Vector { lanes: wide, aligned: false });
+    }
+    Ok(Vector { lanes, aligned: true })
 }
 
 /// Axes of columns that are one axis in all tensors, outermost first.
 fn runs(template: &Template, put: Put, class: &ArgClass) -> Result<Vec<Vec<usize>>> {
-    let layouts = [moving_layout(template, put.acc, class)?, moving_layout(template, put.value, class)?];
+    let layouts = layouts(template, put, class)?;
     let order: Vec<usize> = output(template)?.order.iter().copied().filter(|axis| moves(template, *axis)).collect();
     let mut runs: Vec<Vec<usize>> = Vec::new();
     for axis in (1..template.fusion.tensors[template.x].axes.len()).filter(|axis| moves(template, *axis)) {
@@ -154,6 +193,26 @@ fn runs(template: &Template, put: Put, class: &ArgClass) -> Result<Vec<Vec<usize
     Ok(runs)
 }
 
+/// How the operands that have rows lie.
+fn layouts(template: &Template, put: Put, class: &ArgClass) -> Result<Vec<TensorLayout>> {
+    let acc = match put.acc {
+        Start::Given(input) => Some(input),
+        Start::Filled(_) => None,
+    };
+    acc.into_iter().chain([put.value]).map(|input| moving_layout(template, input, class)).collect()
+}
+
+/// What each extent of the result is known to be a multiple of.
+fn facts(put: Put, class: &ArgClass) -> Result<Vec<i64>> {
+    if let Start::Given(input) = put.acc {
+        return Ok(walk::layout(class, input)?.size_facts.to_vec());
+    }
+    // Of the value's columns; it has other rows.
+    let mut facts = walk::layout(class, put.value)?.size_facts.to_vec();
+    facts[0] = 1;
+    Ok(facts)
+}
+
 /// How an input lies, without the axes that have one element.
 fn moving_layout(template: &Template, input: usize, class: &ArgClass) -> Result<TensorLayout> {
     let mut layout = walk::layout(class, input)?.clone();
@@ -166,7 +225,8 @@ fn moves(template: &Template, axis: usize) -> bool {
     axis == 0 || template.fusion.tensors[template.x].axes[axis].kind != AxisKind::Broadcast
 }
 
-fn output(template: &Template) -> Result<&Output> {
+/// The only result.
+pub(super) fn output(template: &Template) -> Result<&Output> {
     match &template.outputs[..] {
         [output] => Ok(output),
         _ => Err(Diagnostic::bug("rows are added to one result")),

@@ -17,7 +17,7 @@ use self::sums::Adder;
 use super::Template;
 use super::share;
 use crate::diag::Result;
-use crate::fusion::{Bindings, Fusion, Op, Operand, ops};
+use crate::fusion::{Bindings, Fusion, Op, Operand, ScalarId, ops};
 use crate::kernel::{Kernel, KernelBuilder, Launch, Unroll};
 use crate::options::DeviceDesc;
 use crate::schedule::ArgClass;
@@ -37,10 +37,19 @@ const PLACES: i64 = 128;
 /// Which operands there are, as numbers of inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Put {
-    acc: usize,
+    acc: Start,
     index: usize,
     order: usize,
     value: usize,
+}
+
+/// What rows are added to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// A tensor: the number of an input.
+    Given(usize),
+    /// So many rows of a number.
+    Filled(ScalarId),
 }
 
 /// How the threads of a block share places and columns.
@@ -48,6 +57,8 @@ pub(super) struct Put {
 pub struct Shape {
     /// Columns of a thread.
     vector: u32,
+    /// Whether vectors are aligned in all tensors; else they may start anywhere, and the last one of a row is no whole one.
+    aligned: bool,
     /// Threads along columns.
     across: u32,
     /// Groups of them that share a run.
@@ -61,24 +72,30 @@ pub struct Shape {
 
 impl std::fmt::Display for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { vector, across, parts, slots, turns, halves } = self;
-        write!(f, "vector {vector} threads {across} parts {parts} places {slots}x{turns} halves {halves}")
+        let Self { vector, aligned, across, parts, slots, turns, halves } = self;
+        let starts = if *aligned { "" } else { " unaligned" };
+        write!(f, "vector {vector}{starts} threads {across} parts {parts} places {slots}x{turns} halves {halves}")
     }
 }
 
 impl Put {
     /// Of an operation on inputs of a fusion.
     pub(super) fn of(fusion: &Fusion, op: &Op) -> Option<Self> {
-        let [acc, index, order, value] = op.inputs[..] else { return None };
+        let [acc, index, order, value, ..] = op.inputs[..] else { return None };
         let number = |operand: Operand| fusion.inputs.iter().position(|input| *input == operand);
+        let start = match acc {
+            Operand::Tensor(_) => Start::Given(number(acc)?),
+            Operand::Scalar(scalar) => Start::Filled(scalar),
+        };
         let is_one = fusion.outputs.len() == 1 && ops::adds_rows(fusion.tensors[op.output()].dtype);
-        is_one.then_some(Self {
-            acc: number(acc)?,
-            index: number(index)?,
-            order: number(order)?,
-            value: number(value)?,
-        })
+        is_one.then_some(Self { acc: start, index: number(index)?, order: number(order)?, value: number(value)? })
     }
+}
+
+/// The operand that has the columns: what rows are added to, or the rows themselves.
+pub(super) fn rows_of(op: &Op) -> Option<Operand> {
+    let [acc, _, _, value, ..] = op.inputs[..] else { return None };
+    Some(if matches!(acc, Operand::Tensor(_)) { acc } else { value })
 }
 
 /// The shape for sizes.
@@ -89,11 +106,12 @@ pub(super) fn shape(
     put: Put,
     class: &ArgClass,
 ) -> Result<Shape> {
-    let [acc, index] = [put.acc, put.index].map(|input| template.sizes(bindings, input));
-    let length = index.iter().product::<i64>();
-    let (places, columns) = (acc[0].max(1), acc[1..].iter().product::<i64>());
-    let (vector, bytes) = (memory::vector(template, put, class)?, template.fusion.tensors[template.x].dtype.bytes());
-    let wide = (columns / vector).max(1);
+    let result = bindings.sizes(&template.fusion, memory::output(template)?.tensor);
+    let length = template.sizes(bindings, put.index).iter().product::<i64>();
+    let (places, columns) = (result[0].max(1), result[1..].iter().product::<i64>());
+    let bytes = template.fusion.tensors[template.x].dtype.bytes();
+    let memory::Vector { lanes: vector, aligned } = memory::vector(template, put, class, columns)?;
+    let wide = ((columns + vector - 1) / vector).max(1);
     let sector = (SECTOR / (vector * bytes as i64)).max(1);
     let blocks = |slots: i64, across: i64| (places + slots - 1) / slots * ((wide + across - 1) / across);
     let mut across = match wide {
@@ -117,6 +135,7 @@ pub(super) fn shape(
     let turns = (blocks(slots, across) / (sms * WAVES)).clamp(1, (PLACES / slots).max(1));
     Ok(Shape {
         vector: vector as u32,
+        aligned,
         across: across as u32,
         parts: (THREADS / (across * slots)) as u32,
         slots: slots as u32,
@@ -146,9 +165,8 @@ pub(super) fn kernel(template: &Template, put: Put, shape: Shape, class: &ArgCla
     let ahead = b.exprs().mul(adder.across, vector);
     let column = b.exprs().add(column, ahead);
     let column = b.let_("column", column);
-    let is_column = b.exprs().lt(column, memory.columns);
-    let at = memory.column(b, column, [&memory.value, &memory.acc, &memory.to]);
-    b.count("turn", turns, Unroll::No, |b, turn| adder.turn(b, [first, turn], is_column, at));
+    let at = memory.column(b, column);
+    b.count("turn", turns, Unroll::No, |b, turn| adder.turn(b, [first, turn], column, at));
     let one = b.int(1);
     let block = [b.int(THREADS), one, one];
     let launch = Launch {

@@ -5,7 +5,7 @@
 //! many rows a place gets, sums lose no more than those of a few do.
 
 use super::super::share::{self, as_data, as_index};
-use super::memory::Memory;
+use super::memory::{Acc, Memory, Rows};
 use super::{ROWS, Shape, THREADS};
 use crate::kernel::{BufId, CacheHint, Dim, ExprId, IndexOp, KernelBuilder, Scope, Unroll};
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, eval};
@@ -66,7 +66,8 @@ impl<'a> Adder<'a> {
 
     /// Emits a turn of the block: each group of threads has a part of the run of a place, at a column of value, operand and
     /// result.
-    pub(super) fn turn(&self, b: &mut KernelBuilder, [first, turn]: [ExprId; 2], is_column: ExprId, at: [ExprId; 3]) {
+    pub(super) fn turn(&self, b: &mut KernelBuilder, [first, turn]: [ExprId; 2], column: ExprId, at: [ExprId; 3]) {
+        let is_column = b.exprs().lt(column, self.memory.columns);
         let (slots, zero, one) = (b.int(self.shape.slots.into()), b.int(0), b.int(1));
         let own = b.exprs().mul(turn, slots);
         let own = b.exprs().add(own, self.slot);
@@ -91,7 +92,7 @@ impl<'a> Adder<'a> {
         let is_first = b.exprs().binary(BinaryOp::Eq, self.part, zero);
         let is_written = b.exprs().and(is_place, is_column);
         let is_written = b.exprs().and(is_first, is_written);
-        b.if_(is_written, |b| self.write(b, place, at));
+        b.if_(is_written, |b| self.write(b, place, column, at));
     }
 
     /// Adds the rows that a thread has of the next positions.
@@ -197,16 +198,23 @@ impl<'a> Adder<'a> {
         }
     }
 
-    /// Writes the row of a place: the operand's with the sums added.
-    fn write(&self, b: &mut KernelBuilder, place: ExprId, [_, from, to]: [ExprId; 3]) {
+    /// Writes the row of a place: the operand's, or one of a number, with the sums added.
+    fn write(&self, b: &mut KernelBuilder, place: ExprId, column: ExprId, [_, from, to]: [ExprId; 3]) {
         let (memory, zero, vector) = (self.memory, b.int(0), b.int(self.shape.vector.into()));
-        let [from, to] = [(&memory.acc, from), (&memory.to, to)].map(|(rows, column)| {
+        let start = |b: &mut KernelBuilder, rows: &Rows, column: ExprId| {
             let start = b.exprs().mul(place, rows.row);
             b.exprs().add(start, column)
-        });
-        self.read(b, (self.rows, zero), (memory.acc.buffer, from));
+        };
+        let to = start(b, &memory.to, to);
+        if let Acc::Rows(acc) = &memory.acc {
+            let from = start(b, acc, from);
+            self.read(b, (self.rows, zero), (acc.buffer, from));
+        }
         b.count("j", vector, Unroll::Full, |b, j| {
-            let x = b.load("x", self.rows, j);
+            let x = match memory.acc {
+                Acc::Rows(_) => b.load("x", self.rows, j),
+                Acc::Number(number) => number,
+            };
             let x = b.exprs().cast(x, self.few);
             let x = b.exprs().cast(x, self.sum);
             let sum = b.load("sum", self.sums, j);
@@ -214,18 +222,46 @@ impl<'a> Adder<'a> {
             let sum = b.exprs().cast(sum, self.dtype);
             b.store(self.rows, j, sum);
         });
-        if self.shape.vector > 1 {
-            b.mov((memory.to.buffer, to), (self.rows, zero), self.shape.vector, CacheHint::Default);
-        } else {
-            let sum = b.load("sum", self.rows, zero);
-            b.store(memory.to.buffer, to, sum);
+        self.store(b, column, to);
+    }
+
+    /// Stores a vector of a thread, as far as the row is long.
+    fn store(&self, b: &mut KernelBuilder, column: ExprId, to: ExprId) {
+        let (zero, lanes, result) = (b.int(0), self.shape.vector, self.memory.to.buffer);
+        match (lanes, self.shape.aligned) {
+            (1, _) => {
+                let sum = b.load("sum", self.rows, zero);
+                return b.store(result, to, sum);
+            }
+            (_, true) => return b.mov((result, to), (self.rows, zero), lanes, CacheHint::Default),
+            (_, false) => {}
         }
+        let vector = b.int(lanes.into());
+        let end = b.exprs().add(column, vector);
+        let is_whole = b.exprs().binary(BinaryOp::Le, end, self.memory.columns);
+        let whole = |b: &mut KernelBuilder| {
+            b.mov_unaligned((result, to), (self.rows, zero), lanes, CacheHint::Default);
+        };
+        b.if_else(is_whole, whole, |b| {
+            b.count("j", vector, Unroll::Full, |b, j| {
+                let own = b.exprs().add(column, j);
+                let is_column = b.exprs().lt(own, self.memory.columns);
+                b.if_(is_column, |b| {
+                    let sum = b.load("sum", self.rows, j);
+                    let to = b.exprs().add(to, j);
+                    b.store(result, to, sum);
+                });
+            });
+        });
     }
 
     /// Reads a vector of a thread.
     fn read(&self, b: &mut KernelBuilder, to: (BufId, ExprId), from: (BufId, ExprId)) {
-        if self.shape.vector > 1 {
-            return b.mov(to, from, self.shape.vector, CacheHint::Default);
+        match (self.shape.vector, self.shape.aligned) {
+            (1, _) => {}
+            (lanes, true) => return b.mov(to, from, lanes, CacheHint::Default),
+            // What lies behind the row is read and added, but not written.
+            (lanes, false) => return b.mov_unaligned(to, from, lanes, CacheHint::Default),
         }
         let x = b.load("x", from.0, from.1);
         b.store(to.0, to.1, x);

@@ -7,15 +7,17 @@ use super::super::args::{Args, OpArg};
 use super::super::call::Call;
 use super::super::cx::{EvalCx, LayoutCx, MetaCx};
 use super::super::draft::CallDraft;
-use super::super::extents::{call, extents, operand};
+use super::super::extents::{call, decide_alike, extents, integer, operand};
 use super::super::movement::{Form, Movement};
-use super::super::row::{OpParamKind, OpRow, Primitive, ResultLayout, req};
+use super::super::resize::constant_of;
+use super::super::row::{OpParamKind, OpRow, Primitive, ResultLayout, opt, req};
+use super::super::table;
 use super::{check_index, check_positions, positions, same_rank};
-use crate::array::{View, clone_strides};
+use crate::array::{View, clone_strides, row_major_strides};
 use crate::diag::{Diagnostic, Result, code};
-use crate::fusion::meta::Shape;
-use crate::fusion::{Fusion, FusionBuilder, Op, Operand};
-use crate::num::{BinaryOp, DType, TernaryOp, eval};
+use crate::fusion::meta::{ExtentValue, Shape};
+use crate::fusion::{Fusion, FusionBuilder, Op, OpKind, Operand, ScalarId, Src, TensorDef, TensorId};
+use crate::num::{BinaryOp, DType, TernaryOp, Value, eval};
 use crate::tensor::HostTensor;
 
 pub(in crate::fusion::ops) const ROWS: &[OpRow] = &[
@@ -37,20 +39,21 @@ pub(in crate::fusion::ops) const ROWS: &[OpRow] = &[
     OpRow::primitive(
         "index_put_sorted",
         &[
-            req("acc", OpParamKind::Tensor),
+            req("acc", OpParamKind::Value),
             req("index", OpParamKind::Tensor),
             req("order", OpParamKind::Tensor),
             req("value", OpParamKind::Tensor),
+            opt("size", OpParamKind::Scalar),
         ],
-        put,
+        put_sorted,
         Primitive {
             meta: sorted_meta,
-            layout: ResultLayout::Custom(put_layout),
+            layout: ResultLayout::Custom(sorted_layout),
             eval: sorted_eval,
             decompose: None,
             movement: Movement::LIBRARY.form(Form::PutSorted),
         },
-        "acc with row value[order[i]] added to its row index[i], where index ascends.",
+        "acc with row value[order[i]] added to its row index[i], where index ascends. A number stands for size rows of it.",
         "index_put_accumulate behind the order of its index",
     ),
 ];
@@ -64,8 +67,32 @@ fn put(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     b.push_draft(CallDraft::new(args))
 }
 
+/// Rows that are added to a number have a size, and those of a tensor have its.
+fn put_sorted(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let name = args.row().name;
+    let acc = b.check_operand(name, args.src("acc")?)?;
+    let size = args.opt("size").map(|size| integer(b, name, "size", size)).transpose()?;
+    if matches!(acc, Src::Tensor(_)) == size.is_some() {
+        let message = format!("{name}: rows of a number have a size, those of a tensor have its own");
+        return Err(Diagnostic::user(code::VALUE, message));
+    }
+    let Src::Tensor(_) = acc else {
+        let value = b.tensor_operand(name, args.src("value")?)?;
+        let acc = constant_of(b, name, acc, b.dtype(Operand::Tensor(value)))?;
+        let size = size.map(operand).into_iter().collect();
+        return b.push_draft(CallDraft::new(args).operand("acc", acc).operands("size", size));
+    };
+    b.push_draft(CallDraft::new(args))
+}
+
 fn put_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
-    let (acc, index, value) = (cx.tensor("acc")?, cx.tensor("index")?, cx.tensor("value")?);
+    let acc = cx.tensor("acc")?;
+    added_meta(cx, acc)
+}
+
+/// Of rows that are added to those of a shape.
+fn added_meta(cx: &mut MetaCx<'_>, acc: Shape) -> Result<Vec<Shape>> {
+    let (index, value) = (cx.tensor("index")?, cx.tensor("value")?);
     check_index(cx.name(), index.dtype)?;
     if value.dtype != acc.dtype {
         let message = format!("{}: the value is {}, the accumulator {}", cx.name(), value.dtype, acc.dtype);
@@ -92,14 +119,38 @@ fn sorted_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
         let message = format!("{}: the order has rank {}, not 1", cx.name(), order.axes.len());
         return Err(Diagnostic::user(code::RANK, message));
     }
-    let shapes = put_meta(cx)?;
+    let acc = match (cx.opt_tensor("acc")?, cx.extent("size")) {
+        (Some(acc), _) => acc,
+        (None, Some(size)) => filled_shape(cx, size)?,
+        (None, None) => return Err(Diagnostic::bug(format!("{}: rows of a number have a size", cx.name()))),
+    };
+    let shapes = added_meta(cx, acc)?;
     cx.same("axis 0 of the index and of the order", index.axes[0].extent, order.axes[0].extent)?;
     Ok(shapes)
+}
+
+/// So many rows of a number, as wide as those of the value.
+fn filled_shape(cx: &mut MetaCx<'_>, size: ExtentValue) -> Result<Shape> {
+    let known = cx.math.known(size);
+    cx.require(known.map(|size| size >= 0), code::VALUE, || format!("the size is {}", known.unwrap_or(0)))?;
+    let mut rows = cx.tensor("value")?;
+    let own = cx.axis(size);
+    if let Some(axis) = rows.axes.first_mut() {
+        *axis = own;
+    }
+    Ok(rows)
 }
 
 fn put_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
     let (sizes, strides) = cx.tensor("acc")?;
     Ok(vec![clone_strides(sizes, strides)])
+}
+
+fn sorted_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
+    match cx.call.operands("size").is_empty() {
+        true => put_layout(cx),
+        false => Ok(vec![row_major_strides(&cx.results[0])]),
+    }
 }
 
 fn put_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
@@ -109,7 +160,10 @@ fn put_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
 }
 
 fn sorted_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
-    let (acc, value, name) = (cx.tensor("acc")?, cx.tensor("value")?, cx.call.row.name);
+    let (value, name) = (cx.tensor("value")?, cx.call.row.name);
+    let (dtype, sizes) = cx.results[0].clone();
+    let filled = View::repeated(dtype, cx.scalar("acc").unwrap_or(Value::Int(0)), sizes);
+    let acc = cx.opt_tensor("acc").unwrap_or(&filled);
     let places = ascending(name, cx.tensor("index")?, acc.sizes[0])?;
     let rows = positions(name, cx.tensor("order")?, 0, value.sizes[0], false)?;
     Ok(vec![added(acc, value, places.into_iter().zip(rows).collect())])
@@ -177,13 +231,36 @@ fn put_steps(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
         let wrapped = b.binary(BinaryOp::Add, places, size)?;
         places = b.ternary(TernaryOp::Where, from_end, wrapped, places)?;
     }
-    let axis = || OpArg::Int(0);
-    let order =
-        call(b, "argsort", |args| args.value("x", places).with("dim", axis()).with("stable", OpArg::Bool(true)))?;
-    let sorted = call(b, "take_along_axis", |args| args.value("x", places).value("index", order).with("dim", axis()))?;
-    let value = args.src("value")?;
+    // All of them, the least first: one kernel has places and positions.
+    let count = operand(extents(b, index)[0]);
+    let [sorted, order] = smallest(b, places, count)?;
+    [sorted, order].into_iter().for_each(|made| decide_alike(b, made, index, 1));
+    let (value, filled) = (args.src("value")?, filling(b, acc));
+    let size = operand(extents(b, acc)[0]);
     let result = call(b, "index_put_sorted", |args| {
-        args.value("acc", acc).value("index", sorted).value("order", order).value("value", value)
+        let args = args.value("index", sorted).value("order", order).value("value", value);
+        match filled {
+            Some(number) => args.value("acc", Operand::Scalar(number)).value("size", size),
+            None => args.value("acc", acc),
+        }
     })?;
+    decide_alike(b, result, acc, b.rank(acc));
     Ok(vec![result])
+}
+
+/// The least elements of a line, so many, in order, and their positions.
+fn smallest(b: &mut FusionBuilder, x: Operand, count: Src) -> Result<[Operand; 2]> {
+    let row = table::find("topk").ok_or_else(|| Diagnostic::bug("topk is no row of the table"))?;
+    let args = Args::new(row).value("x", x).value("k", count).with("dim", OpArg::Int(0));
+    let args = args.with("largest", OpArg::Bool(false)).with("sorted", OpArg::Bool(true));
+    b.apply(&args)?.try_into().map_err(|_| Diagnostic::bug("topk has elements and positions"))
+}
+
+/// The number that all elements of a tensor are, if it is filled with one: then nobody has to store and read it.
+fn filling(b: &FusionBuilder, x: TensorId) -> Option<ScalarId> {
+    let TensorDef::Op(op) = b.definition(x) else { return None };
+    match (&b.op(op).kind, &b.op(op).inputs[..]) {
+        (OpKind::Full, [Operand::Scalar(number)]) => Some(*number),
+        _ => None,
+    }
 }

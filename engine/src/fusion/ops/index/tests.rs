@@ -127,6 +127,10 @@ fn rows_accumulate() {
     let turned = dense(F32, &[3, 2], &[0.0, 3.0, 1.0, 4.0, 2.0, 5.0]).permuted(&[1, 0]).unwrap();
     let out = result("%0 = index_put_accumulate %a, %b, %c", &[turned, index.clone(), value]);
     assert_eq!((out.strides(), out.to_f64()), (&[1, 2][..], sums.to_vec()));
+    // Nobody stores what rows are added to if it is one number.
+    let to_number = "%n = size %a axis(0)\n%w = size %c axis(1)\n%x = full [%n, %w] 1.5 f32\n\
+                     %0 = index_put_accumulate %x, %b, %c";
+    check_steps(to_number, &inputs);
     // Integers wrap, and half sums are rounded once.
     let small = [dense(U8, &[1], &[250.0]), ints(&[2], &[0.0; 2]), dense(U8, &[2], &[10.0, 1.0])];
     check_value("%0 = index_put_accumulate %a, %b, %c", &small, U8, &[1], &[5.0]);
@@ -147,6 +151,13 @@ fn rows_accumulate_by_sorted_places() {
     let sums = [10.0, 11.0, 12.0, 6.0, 8.0, 10.0];
     let inputs = [table(), places.clone(), order.clone(), value.clone()];
     check_value(statement, &inputs, F32, &[2, 3], &sums);
+    // What stays is the number.
+    let numbered = "%0 = index_put_sorted 1.5, %a, %b, %c size(3)";
+    let of_number = [11.5, 11.5, 11.5, 4.5, 5.5, 6.5, 1.5, 1.5, 1.5];
+    check_value(numbered, &inputs[1..], F32, &[3, 3], &of_number);
+    let message = "E0213: index_put_sorted: rows of a number have a size, those of a tensor have its own";
+    check_refused("%0 = index_put_sorted 1.5, %a, %b, %c", &inputs[1..], message);
+    check_refused("%0 = index_put_sorted %a, %b, %c, %d size(3)", &inputs, message);
     let falling = [table(), ints(&[3], &[1.0, 0.0, 0.0]), order.clone(), value.clone()];
     assert_eq!(refusal(statement, &falling), "E0213: index_put_sorted: index[1] is 0, behind 1");
     let negative = [table(), ints(&[3], &[-1.0, 0.0, 0.0]), order, value.clone()];

@@ -1,0 +1,111 @@
+//! Rows that are put where an index says, the same index for all of a row: who writes a place last is a question of
+//! the index alone. `scatter(x, expand(i), src)` is a lookup of rows of `src` by the last position of each place in `i`, and
+//! a choice, so that neither the expanded index nor a last position for each element is ever stored.
+//!
+//! In the way of that: an index, or a `src`, that is shorter or longer than `x` on the other axes.
+
+use super::make::{broadcast, call as make, squeeze, tensor};
+use super::whole::{Change, Changes, Whole, call};
+use crate::diag::Result;
+use crate::fusion::ops::{Form, OpArg};
+use crate::fusion::{AxisKind, Op, OpKind, Operand, Rewriter, Src, TensorId};
+use crate::num::{BinaryOp, TernaryOp};
+
+pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
+    whole.each(rule)
+}
+
+fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
+    let scatter = call(op, Form::Scatter)?;
+    let [Operand::Tensor(x), Operand::Tensor(index), src] = *op.inputs.as_slice() else { return None };
+    let dim = scatter.axis("dim");
+    let line = Line::of(whole, index, dim)?;
+    let is_long = |tensor: TensorId| whole.kind(tensor, dim) == AxisKind::Iteration && whole.sizes(tensor)[dim] > 1;
+    // Along `dim` they may differ: places are those of x, positions those of the index.
+    let is_as_wide = |tensor: TensorId| {
+        let mut others = (0..whole.rank(x)).filter(|axis| *axis != dim);
+        others.all(|axis| {
+            whole.sizes(tensor)[axis] == whole.sizes(x)[axis] && whole.kind(tensor, axis) == whole.kind(x, axis)
+        })
+    };
+    let fits = match src {
+        Operand::Tensor(src) => is_long(src) && is_as_wide(src),
+        Operand::Scalar(_) => true,
+    };
+    (fits && is_long(x) && is_as_wide(index))
+        .then(|| -> Change<'a> { Box::new(move |r| write(r, whole, &Put { x, line, src, dim })) })
+}
+
+/// A scatter of rows.
+struct Put {
+    x: TensorId,
+    line: Line,
+    src: Operand,
+    dim: usize,
+}
+
+/// What an index has along one axis, if it is the same along all others.
+#[derive(Clone, Copy)]
+struct Line {
+    tensor: TensorId,
+    axis: usize,
+}
+
+impl Line {
+    fn of(whole: &Whole<'_>, index: TensorId, dim: usize) -> Option<Self> {
+        let is_line = |tensor: TensorId, along: usize| {
+            (0..whole.rank(tensor)).all(|axis| axis == along || whole.is_broadcast(tensor, axis))
+        };
+        if is_line(index, dim) {
+            return None;
+        }
+        let (mut tensor, mut axis) = (index, dim);
+        while let Some((x, own)) = spread(whole, tensor, axis) {
+            (tensor, axis) = (x, own);
+        }
+        let is_one = is_line(tensor, axis) && whole.sizes(tensor)[axis] == whole.sizes(index)[dim];
+        is_one.then_some(Self { tensor, axis })
+    }
+}
+
+/// What is spread over axes other than one, and the axis in it.
+fn spread(whole: &Whole<'_>, tensor: TensorId, axis: usize) -> Option<(TensorId, usize)> {
+    let maker = whole.maker(tensor)?;
+    let Some(Operand::Tensor(x)) = maker.inputs.first().copied() else { return None };
+    match &maker.kind {
+        OpKind::Broadcast { flags } if !flags[axis] => Some((x, flags[..axis].iter().filter(|new| !**new).count())),
+        _ => (call(maker, Form::Expand).is_some() && whole.rank(x) == whole.rank(tensor)).then_some((x, axis)),
+    }
+}
+
+/// Where somebody writes a place the row of the last one who does, elsewhere the row of `x`.
+fn write(r: &mut Rewriter<'_>, whole: &Whole<'_>, put: &Put) -> Result<TensorId> {
+    let &Put { x, line, src, dim } = put;
+    let (new, index) = (r.tensor(x)?, r.tensor(line.tensor)?);
+    let size = r.scalar(whole.fusion.tensors[x].axes[dim].extent);
+    let src = match src {
+        Operand::Tensor(src) => Operand::Tensor(r.tensor(src)?),
+        Operand::Scalar(scalar) => Operand::Scalar(r.scalar(scalar)),
+    };
+    let b = &mut r.builder;
+    let others: Vec<bool> = (0..whole.rank(line.tensor)).map(|axis| axis != line.axis).collect();
+    let index = squeeze(b, index, &others)?;
+    let last = make(b, "last_position", |args| {
+        args.value("index", index).value("size", Operand::Scalar(size)).with("dim", OpArg::Int(0))
+    })?;
+    let is_written = tensor(b.binary(BinaryOp::Gt, last, 0)?)?;
+    let others: Vec<bool> = (0..whole.rank(x)).map(|axis| axis != dim).collect();
+    let is_written = broadcast(b, is_written, &others)?;
+    let written = match src {
+        Operand::Tensor(src) => {
+            let position = b.binary(BinaryOp::Sub, last, 1)?;
+            let position = b.binary(BinaryOp::Maximum, position, 0)?;
+            Src::Tensor(make(b, "index_select", |args| {
+                args.value("x", src).value("index", position).with("dim", OpArg::Int(dim as i64))
+            })?)
+        }
+        Operand::Scalar(scalar) => Src::Scalar(scalar),
+    };
+    let all = b.ternary(TernaryOp::Where, is_written, written, new)?;
+    tensor(b.cast(all, whole.fusion.tensors[x].dtype)?)
+}
