@@ -100,9 +100,9 @@ fn check(text: &str, sizes: [i64; 2]) -> BTreeSet<String> {
 }
 
 #[test]
-fn parameters_are_kept_staged_or_read_again() {
+fn parameters_are_kept_or_staged() {
     let all: BTreeSet<String> = [GRADIENTS, STEP].iter().flat_map(|text| check(text, [533, 264])).collect();
-    for ring in ["1", "1 reread", "1 staged", "2", "2 reread", "2 staged", "3", "3 reread", "3 staged"] {
+    for ring in ["1", "1 staged", "2", "2 staged"] {
         assert!(all.contains(ring), "{ring}: {all:?}");
     }
 }

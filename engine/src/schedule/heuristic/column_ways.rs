@@ -4,18 +4,16 @@
 //! threads hold elements of rows in registers or read them from the ring again. What
 //! decides is a model of a multiprocessor's cycles for its rows, and for the sums of all blocks behind them.
 
-use super::residency::{Parameters, REGISTER_BYTES};
+use super::residency::REGISTER_BYTES;
 use super::tile::{WARP, block_sizes, ceil_div, next_power_of_two, oddity, power_of_two_below};
 use crate::kernel::MAX_ACCESS_BYTES;
 use crate::options::DeviceDesc;
 
 /// Stages of the ring in which rows come that are held in registers, and of that in which they stay.
 pub(super) const STAGES: u32 = 3;
-const STAGES_OF_RING: [u32; 3] = [1, 2, 3];
+const STAGES_OF_RING: [u32; 2] = [1, 2];
 /// Stages of what a ring has for a row as a whole, at least.
 pub(super) const LEAST_SHARED: u32 = 2;
-/// Where parameters may be while rows stay in the ring.
-const PLACES_OF_PARAMETERS: [Parameters; 3] = [Parameters::Kept, Parameters::Staged, Parameters::Reread];
 /// Registers of a thread whatever it holds; and of one that holds nothing of rows, whose vectors are tested.
 const FIXED: i64 = 40;
 const FIXED_OF_RING: i64 = 60;
@@ -55,12 +53,14 @@ const BARRIER_CYCLES: i64 = 350;
 /// Where rows come through the ring, and where they are loaded ahead.
 const RING_WORK: Work = Work { row: 40, sum: 17, narrow: 70, element: 13, added: 5 };
 const AHEAD_WORK: Work = Work { row: 10, sum: 17, narrow: 0, element: 28, added: 5 };
-/// Where each stage reads rows from the ring. (An estimate.)
+/// Where each stage reads rows from the ring, and parameters too. (These and the next are from 100 times of gradients of norms.)
 const AGAIN_WORK: Work = Work { row: 40, sum: 17, narrow: 85, element: 20, added: 5 };
-/// How many times as fast as memory the second-level cache is, from which two stages read parameters; and warps whose time goes
-/// into waiting for what they read. (Estimates.)
-const CACHE_SPEED: i64 = 3;
+const STAGED_WORK: Work = Work { element: 25, ..AGAIN_WORK };
+/// Warps whose time goes into waiting for what they read; what a second stage costs, in hundredths; and how many times what is
+/// told of rows in registers the sums of all blocks take, of which a thread has more.
 const WAITING: i64 = 4;
+const SECOND_STAGE: i64 = 107;
+const MORE_SUMS: i64 = 3;
 /// Hundredths of the time of memory that two kernels take, both of which read all rows: of whole vectors, and of narrow ones.
 const OF_TWO_KERNELS: [i64; 2] = [130, 160];
 /// Warps that issue at once.
@@ -136,19 +136,14 @@ pub(super) enum Held {
     /// In registers, and parameters too.
     Registers,
     /// In a ring of so many stages, from which each stage of the computation reads it again: registers hold sums of
-    /// columns, and parameters where these are kept.
-    Ring { stages: u32, parameters: Parameters },
+    /// columns, and parameters where these are not staged in shared memory, too.
+    Ring { stages: u32, staged: bool },
 }
 
 impl std::fmt::Display for Held {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self::Ring { stages, parameters } = self else { return Ok(()) };
-        let parameters = match parameters {
-            Parameters::Kept => "",
-            Parameters::Reread => " reread",
-            Parameters::Staged => " staged",
-        };
-        write!(f, " ring {stages}{parameters}")
+        let Self::Ring { stages, staged } = self else { return Ok(()) };
+        write!(f, " ring {stages}{}", if *staged { " staged" } else { "" })
     }
 }
 
@@ -193,9 +188,9 @@ fn ways_in_ring(device: &DeviceDesc, row: &Row) -> Vec<(i64, Way)> {
     if row.ahead > 0 || row.ring == 0 {
         return Vec::new();
     }
-    let places = if row.parameters > 0 { &PLACES_OF_PARAMETERS[..] } else { &[Parameters::Kept] };
-    let held = STAGES_OF_RING.into_iter().flat_map(|stages| places.iter().map(move |place| (stages, *place)));
-    held.flat_map(|(stages, parameters)| ways_in(device, row, Held::Ring { stages, parameters })).collect()
+    let places: &[bool] = if row.parameters > 0 { &[false, true] } else { &[false] };
+    let held = STAGES_OF_RING.into_iter().flat_map(|stages| places.iter().map(move |staged| (stages, *staged)));
+    held.flat_map(|(stages, staged)| ways_in(device, row, Held::Ring { stages, staged })).collect()
 }
 
 fn ways_in(device: &DeviceDesc, row: &Row, held: Held) -> Vec<(i64, Way)> {
@@ -262,7 +257,8 @@ fn cycles(row: &Row, way: &Way) -> i64 {
     let elements = batch * row.vector;
     let is_ahead = row.ahead > 0;
     let work = match held {
-        Held::Ring { .. } => AGAIN_WORK,
+        Held::Ring { staged: false, .. } => AGAIN_WORK,
+        Held::Ring { staged: true, .. } => STAGED_WORK,
         Held::Registers if is_ahead => AHEAD_WORK,
         Held::Registers => RING_WORK,
     };
@@ -274,12 +270,13 @@ fn cycles(row: &Row, way: &Way) -> i64 {
     let moved = per_sm * at_once * row.length * row.moved * 4 / BYTES_OF_FOUR_CYCLES;
     let turn = match held {
         Held::Registers => both(busy, moved),
-        Held::Ring { stages, parameters } => turn_of_ring(row, way, (stages, parameters), [busy, moved]),
+        Held::Ring { stages, .. } => turn_of_ring(way, stages, [busy, moved]),
     };
     let turns = ceil_div(row.number, blocks * at_once);
     // Then sums of all blocks: a thread has those of some blocks for the elements that it held.
     let passes = threads / way.groups();
     let pass = (ceil_div(blocks, way.of_block()) + 1) * PASS_CYCLES + COMBINED * elements * warps;
+    let pass = if held == Held::Registers { pass } else { pass * MORE_SUMS };
     let over_rows = if at_once > 1 { elements * OF_ROWS_AT_ONCE } else { 0 };
     turns.saturating_mul(turn).saturating_add(row.sums * (passes * pass + over_rows))
 }
@@ -289,21 +286,13 @@ fn is_narrow(row: &Row) -> bool {
     row.vector * row.widest < MAX_ACCESS_BYTES
 }
 
-/// Cycles of a turn in which rows stay in a ring: few warps wait for themselves too, of two stages memory rests from the end of
-/// one row until the next is asked for, and of one while the first half of the work is done.
-fn turn_of_ring(row: &Row, way: &Way, (stages, parameters): (u32, Parameters), [busy, moved]: [i64; 2]) -> i64 {
+/// Cycles of a turn in which rows stay in a ring: few warps wait for themselves too. What comes next is asked for as soon as
+/// what lies there was read for the last time.
+fn turn_of_ring(way: &Way, stages: u32, [busy, moved]: [i64; 2]) -> i64 {
     let warps = way.per_sm * way.of_block() / WARP;
     let busy = busy * (warps + WAITING) / warps.max(1);
-    let reread = match parameters {
-        Parameters::Reread => 2 * way.per_sm * row.length * row.parameters * 4 / BYTES_OF_FOUR_CYCLES / CACHE_SPEED,
-        Parameters::Kept | Parameters::Staged => 0,
-    };
-    let moved = moved + reread;
-    match stages {
-        1 => busy / 2 + both(busy / 2, moved + LOAD_CYCLES),
-        2 => both(busy, moved + LOAD_CYCLES / 2),
-        _ => both(busy, moved),
-    }
+    let turn = both(busy, moved + LOAD_CYCLES / 2);
+    if stages == 1 { turn } else { turn * SECOND_STAGE / 100 }
 }
 
 /// Cycles, about, of two kernels, both of which read all rows.
@@ -328,7 +317,7 @@ fn registers(row: &Row, way: &Way) -> i64 {
     let alone = if row.vector == 1 { 2 } else { 1 };
     let (fixed, of_rows) = match way.held {
         Held::Registers => (FIXED, row.early + (row.parameters + row.ahead) * alone),
-        Held::Ring { parameters: Parameters::Kept, .. } => (FIXED_OF_RING, row.parameters * alone),
+        Held::Ring { staged: false, .. } => (FIXED_OF_RING, row.parameters * alone),
         Held::Ring { .. } => (FIXED_OF_RING, 0),
     };
     let held = row.sums * REGISTER_BYTES + of_rows;
@@ -357,7 +346,7 @@ fn shared_bytes(row: &Row, way: &Way) -> i64 {
     let elements = way.batch * row.vector;
     let of_element = match way.held {
         Held::Registers => i64::from(STAGES) * row.ring,
-        Held::Ring { stages, parameters: Parameters::Staged } => i64::from(stages) * row.ring + row.parameters,
+        Held::Ring { stages, staged: true } => i64::from(stages) * row.ring + row.parameters,
         Held::Ring { stages, .. } => i64::from(stages) * row.ring,
     };
     // What threads exchange has room for what rows in registers have as a whole.

@@ -11,8 +11,7 @@
 //! registers instead.
 //!
 //! Of long rows registers have room for sums of columns alone. Then a row stays in the ring, of fewer stages if need be, and
-//! each stage of the computation reads it there again; parameters stay in registers or shared memory, or come from memory
-//! again. Of one stage the elements of the next row follow those of this one as soon as they were read for the last time.
+//! each stage of the computation reads it there again; parameters stay in registers or shared memory. Of one stage the elements of the next row follow those of this one as soon as they were read for the last time.
 //!
 //! Afterwards what ran over blocks runs over threads, and the other way round: a thread adds up the sums of each
 //! `threads * at_once`-th block, for the vectors of `threads / groups` threads of a row; there are as many groups as blocks at
@@ -24,12 +23,12 @@ use super::coverage;
 use super::norm_inner::{along_row, is_cheap, is_repeatable, prefetch_rows};
 use super::phases::{descendants, loops_of, reduced_over, set_loops, split_off};
 use super::recompute::{recompute, recompute_in_loop};
-use super::residency::{Parameters, REGISTER_BYTES, is_load};
+use super::residency::{REGISTER_BYTES, is_load};
 use super::structure::Side;
 use super::summary::GlobalTensor;
 use super::tile::{Caching, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, vector_width};
 use crate::diag::{Diagnostic, Result};
-use crate::kernel::{CacheHint, MAX_ACCESS_BYTES};
+use crate::kernel::MAX_ACCESS_BYTES;
 use crate::schedule::{AxisId, Compute, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 use std::collections::BTreeSet;
 
@@ -286,31 +285,24 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &In
 /// stay somewhere if registers hold nothing of rows.
 fn is_computed_again(state: &ScheduledFusion, tv: TvId, params: &InnerOuterParams) -> bool {
     let is_value = state.tensors[tv].memory == Memory::Local;
-    let stays = |parameters: Parameters| parameters != Parameters::Reread && is_load(state, tv);
     match params.way.held {
         Held::Registers => is_value && is_cheap(state, tv, &params.row),
-        Held::Ring { parameters, .. } => is_value && !stays(parameters) && is_repeatable(state, tv, &params.row),
+        Held::Ring { .. } => is_value && !is_load(state, tv) && is_repeatable(state, tv, &params.row),
     }
 }
 
-/// Moves what the phase of rows reads of parameters to shared memory, if it stays there; or keeps it in caches.
+/// Moves what the phase of rows reads of parameters to shared memory, if it stays there.
 fn stage_parameters(builder: &mut ScheduleBuilder, params: &InnerOuterParams, later: &BTreeSet<TvId>) -> Result<()> {
-    let Held::Ring { parameters, .. } = params.way.held else { return Ok(()) };
+    let Held::Ring { staged: true, .. } = params.way.held else { return Ok(()) };
     let state = builder.state();
     let is_local = |tv: TvId| state.tensors[tv].memory == Memory::Local && !later.contains(&tv);
     let is_parameter = |tv: &TvId| is_load(state, *tv) && is_local(*tv) && along_row(state, *tv, &params.row);
     let loads: Vec<TvId> = state.tensors.ids().filter(is_parameter).collect();
     let mut read = BTreeSet::new();
     for load in loads {
-        match parameters {
-            Parameters::Kept => {}
-            Parameters::Reread => builder.set_cache_hint(load, CacheHint::Again)?,
-            Parameters::Staged => {
-                let staged = builder.cache_after(load)?;
-                builder.set_memory(staged, Memory::Shared)?;
-                read.insert(builder.cache_after(staged)?);
-            }
-        }
+        let staged = builder.cache_after(load)?;
+        builder.set_memory(staged, Memory::Shared)?;
+        read.insert(builder.cache_after(staged)?);
     }
     recompute(builder, |_, tv| read.contains(&tv))
 }
@@ -443,7 +435,7 @@ fn positions(
     // What is on its way to registers or through them, not parameters that are kept there.
     let passes = |tv: TvId| match params.way.held {
         Held::Registers => false,
-        Held::Ring { parameters: Parameters::Kept, .. } => !is_load(state, tv),
+        Held::Ring { staged: false, .. } => !is_load(state, tv),
         Held::Ring { .. } => true,
     };
     let outside = |tv: TvId| {

@@ -192,7 +192,8 @@ pub(super) fn reads_again(problem: &Problem<'_>, scheduled: &ScheduledFusion) ->
 /// Whether threads of a warp hold a row by whole vectors, and its parameters by such, too.
 pub(super) fn reads_parameters_by_vectors(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> bool {
     let is_held = problem.summary.structure.persistent && count_parameters(problem.summary) > 0;
-    is_held && rows_of(problem, scheduled).is_ok_and(|rows| fits_a_warp(problem.cx, &rows.shape))
+    let is_shared = |shape: &RowShape| shape.vector > 1 && fits_a_warp(problem.cx, shape);
+    is_held && rows_of(problem, scheduled).is_ok_and(|rows| is_shared(&rows.shape))
 }
 
 /// Chooses for the given sizes.

@@ -1,12 +1,12 @@
 //! Tiles that the warps of a block sort together.
 //!
-//! Each warp sorts [`TILE`] items in its registers. Two such parts, and then two pairs of them, are put together by the network
+//! Each warp sorts a part in its registers. Two such parts, and then two pairs of them, are put together by the network
 //! that a warp has for its items ([`warp`](super::warp)): item `i` of both is compared with the one at the mirrored place, of
 //! four parts then with the one of the neighbouring part, and from there on each warp is alone. What another warp holds is
 //! handed over in shared memory.
 //!
-//! Items in order are written by way of shared memory too, so that neighbouring lanes write neighbouring ones: item `32 l + j`
-//! of a part, which lane `l` has, lies at `32 l + (j xor l)`, where lanes that read or write at once use different banks.
+//! Items in order are written by way of shared memory too, so that neighbouring lanes write neighbouring ones: item `32 r + c`
+//! of a part lies at `32 r + (c xor r)`, where lanes that read or write at once use different banks.
 
 use super::super::share::LANES;
 use super::warp::Line;
@@ -14,26 +14,26 @@ use super::words::{Item, Items, Words};
 use super::{TILE, WARPS};
 use crate::kernel::{CacheHint, ExprId, KernelBuilder, Scope, Unroll};
 
-/// Items that a block sorts.
-pub(super) const BLOCK_TILE: i64 = TILE * WARPS;
-
 /// The warps of a block.
 pub(super) struct Team {
     words: Words,
     warp: ExprId,
-    /// Room for all items of the block.
+    /// Items of a warp.
+    part: i64,
+    /// Room for all items of the block, and for a tile that is merged.
     pub(super) shared: Items,
 }
 
 impl Team {
-    pub(super) fn new(b: &mut KernelBuilder, words: Words, warp: ExprId) -> Self {
-        Self { words, warp, shared: words.shared(b, BLOCK_TILE) }
+    pub(super) fn new(b: &mut KernelBuilder, line: &Line, warp: ExprId) -> Self {
+        let (words, part) = (line.words, line.each * LANES);
+        Self { words, warp, part, shared: words.shared(b, (part * WARPS).max(TILE)) }
     }
 
     /// The first item of the warp's part.
     pub(super) fn first(&self, b: &mut KernelBuilder) -> ExprId {
-        let tile = b.int(TILE);
-        let first = b.exprs().mul(self.warp, tile);
+        let part = b.int(self.part);
+        let first = b.exprs().mul(self.warp, part);
         b.let_("part", first)
     }
 
@@ -48,16 +48,16 @@ impl Team {
                 self.exchange(b, line, distance, false);
                 distance /= 2;
             }
-            line.halve_all(b, TILE / 2);
+            line.halve_all(b, self.part / 2);
             parts *= 2;
         }
     }
 
     /// Compares items with those of the warp of number `warp xor mask`, at the mirrored place or the same one.
     fn exchange(&self, b: &mut KernelBuilder, line: &Line, mask: i64, mirrored: bool) {
-        let (lanes, tile, last_lane, last) = (b.int(LANES), b.int(TILE), b.int(LANES - 1), b.int(line.each - 1));
+        let (lanes, items, last_lane, last) = (b.int(LANES), b.int(self.part), b.int(LANES - 1), b.int(line.each - 1));
         let slot = |b: &mut KernelBuilder, warp: ExprId, j: ExprId, lane: ExprId| {
-            let part = b.exprs().mul(warp, tile);
+            let part = b.exprs().mul(warp, items);
             let row = b.exprs().mul(j, lanes);
             let at = b.exprs().add(row, lane);
             b.exprs().add(part, at)
@@ -97,15 +97,19 @@ impl Team {
         body: impl FnOnce(&mut KernelBuilder, ExprId, Item),
     ) {
         let (lanes, first) = (b.int(LANES), self.first(b));
-        let slot = |b: &mut KernelBuilder, row: ExprId, own: ExprId| {
+        let slot = |b: &mut KernelBuilder, row: ExprId, column: ExprId| {
             let row_start = b.exprs().mul(row, lanes);
-            let column = b.exprs().xor(row, own);
+            let column = b.exprs().xor(row, column);
             let at = b.exprs().add(row_start, column);
             b.exprs().add(first, at)
         };
         line.each(b, |b, j| {
             let item = line.get(b, j);
-            let at = slot(b, line.lane, j);
+            let each = b.int(line.each);
+            let own = b.exprs().mul(line.lane, each);
+            let own = b.exprs().add(own, j);
+            let (row, column) = (b.exprs().div(own, lanes), b.exprs().rem(own, lanes));
+            let at = slot(b, row, column);
             self.words.store(b, self.shared, at, item, CacheHint::Default);
         });
         b.sync(Scope::Block);

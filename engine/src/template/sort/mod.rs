@@ -24,12 +24,13 @@ use crate::kernel::{Dim, ExprId, Kernel, KernelBuilder, Launch, ShuffleMode};
 use crate::num::DType;
 use crate::options::DeviceDesc;
 use crate::schedule::ArgClass;
-use block::{BLOCK_TILE, Team};
+use block::Team;
 use warp::{Line, Order};
 use words::{Item, Words};
 
-/// Elements that a warp sorts in its registers.
+/// Elements that a warp sorts in its registers, at most, and where warps are few.
 const TILE: i64 = 1024;
+const LONE_TILE: i64 = 256;
 /// Where no more are asked for, they are held while lines are read.
 const FEW: i64 = TILE / 4;
 /// Items of a line among which one warp finds the first ones in the end.
@@ -77,8 +78,8 @@ enum Room {
     Warp { each: u32 },
     /// A warp, of which each lane holds so many of the first items.
     Select { each: u32 },
-    /// A block.
-    Block,
+    /// A block, of which each lane holds so many items.
+    Block { each: u32 },
     /// All blocks all lines, tile by tile.
     Grid(Tiles),
 }
@@ -96,6 +97,13 @@ struct Tiles {
     passes: u32,
     /// Blocks that run at once.
     blocks: u32,
+}
+
+impl Tiles {
+    /// Whether runs are the first ones of their tiles.
+    fn is_few(&self) -> bool {
+        self.run < self.width
+    }
 }
 
 /// The stages of a sort.
@@ -156,17 +164,29 @@ pub(super) fn shape(device: &DeviceDesc, sort: Sort, dtype: DType, [lines, lengt
     let run = power_of_two(kept).max(LANES);
     let room = if kept <= FEW && length > run {
         select(device, [lines, length], run)
-    } else if length <= TILE {
-        Room::Warp { each: (power_of_two(length) / LANES).max(1) as u32 }
-    } else if length <= BLOCK_TILE && stages != Stages::Gathered {
-        Room::Block
     } else {
-        let blocks = share::SMALL.blocks(device, lines.saturating_mul(ceil_div(length, TILE)));
-        let passes = power_of_two(ceil_div(length, BLOCK_TILE)).trailing_zeros();
-        let run = BLOCK_TILE as u32;
-        Room::Grid(Tiles { width: run, run, rounds: 0, passes, blocks })
+        sort_all(device, [lines, length], stages)
     };
     Ok(Shape { form, room, stages })
+}
+
+/// Who sorts lines. Where there are blocks for few of the device's multiprocessors, lanes hold fewer items: the network of many
+/// is a long program, which each multiprocessor has to fetch.
+fn sort_all(device: &DeviceDesc, [lines, length]: [i64; 2], stages: Stages) -> Room {
+    let is_gathered = stages == Stages::Gathered;
+    let blocks = lines.saturating_mul(ceil_div(length, WARPS * TILE));
+    // A warp gathers what a line keeps.
+    let part = if blocks < device.sm_count.into() && !is_gathered { LONE_TILE } else { TILE };
+    let run = part * WARPS;
+    if length <= part {
+        return Room::Warp { each: (power_of_two(length) / LANES).max(1) as u32 };
+    }
+    if length <= run && !is_gathered {
+        return Room::Block { each: (part / LANES) as u32 };
+    }
+    let blocks = share::SMALL.blocks(device, lines.saturating_mul(ceil_div(length, TILE)));
+    let passes = power_of_two(ceil_div(length, run)).trailing_zeros();
+    Room::Grid(Tiles { width: run as u32, run: run as u32, rounds: 0, passes, blocks })
 }
 
 fn ceil_div(n: i64, by: i64) -> i64 {
@@ -206,9 +226,9 @@ pub(super) fn kernel(template: &Template, sort: Sort, shape: Shape, class: &ArgC
     let is_position = template.outputs.iter().map(|output| sort.is_argsort() || output.result == 1).collect();
     let words = Words { form: shape.form, dtype, descending: sort.descending };
     let each = match shape.room {
-        Room::Warp { each } | Room::Select { each } => each.into(),
-        Room::Block => TILE / LANES,
-        Room::Grid(Tiles { run, .. }) => i64::from(run).min(TILE) / LANES,
+        Room::Warp { each } | Room::Select { each } | Room::Block { each } => each.into(),
+        Room::Grid(tiles) if tiles.is_few() => i64::from(tiles.run) / LANES,
+        Room::Grid(tiles) => i64::from(tiles.run) / WARPS / LANES,
     };
     let (lane, warp) = (share::thread(&mut b, Dim::X), share::thread(&mut b, Dim::Y));
     let line = Line { words, items: words.local(&mut b, each), each, lane };
@@ -223,7 +243,7 @@ pub(super) fn kernel(template: &Template, sort: Sort, shape: Shape, class: &ArgC
             sorter.one_line(&mut b, row, matches!(shape.room, Room::Select { .. }));
             (b.exprs().ceil_div(sorter.walk.rows, warps), false)
         }
-        Room::Block => {
+        Room::Block { .. } => {
             let row = share::block(&mut b);
             sorter.by_block(&mut b, row, warp);
             (sorter.walk.rows, false)
@@ -273,7 +293,7 @@ impl Sorter {
 
     /// Sorts a line that fits the registers of a block.
     fn by_block(&self, b: &mut KernelBuilder, row: ExprId, warp: ExprId) {
-        let team = Team::new(b, self.line.words, warp);
+        let team = Team::new(b, &self.line, warp);
         let is_row = b.exprs().lt(row, self.walk.rows);
         let starts = self.walk.starts(b, row);
         let first = team.first(b);
@@ -287,10 +307,10 @@ impl Sorter {
 
     /// The elements of a line from one of them on, as many as there are and registers hold.
     fn load(&self, b: &mut KernelBuilder, first: ExprId, is_row: ExprId, start: ExprId) {
-        self.line.fill(b, |b, at| {
+        let rest = b.exprs().sub(self.walk.from.length, first);
+        self.line.fill(b, (rest, is_row), |b, at| {
             let along = b.exprs().add(first, at);
-            let is_inside = b.exprs().lt(along, self.walk.from.length);
-            (b.exprs().and(is_row, is_inside), move |b: &mut KernelBuilder| self.element(b, start, along))
+            self.element(b, start, along)
         });
     }
 
@@ -378,7 +398,7 @@ impl std::fmt::Display for Shape {
         match self.room {
             Room::Warp { each } => write!(f, "warp items {each}")?,
             Room::Select { each } => write!(f, "select items {each}")?,
-            Room::Block => f.write_str("block")?,
+            Room::Block { each } => write!(f, "block items {each}")?,
             Room::Grid(Tiles { width, run, rounds, passes, blocks }) => {
                 write!(f, "grid tile {width} run {run} rounds {rounds} passes {passes} blocks {blocks}")?;
             }

@@ -49,11 +49,11 @@ impl Sorter {
                 let before = b.exprs().mul(turn, turn_items);
                 let start = b.exprs().add(first, before);
                 let start = b.let_("looked_at", start);
-                best.read.fill(b, |b, at| {
+                let rest = b.exprs().sub(end, start);
+                let is_some = b.exprs().bool(true);
+                best.read.fill(b, (rest, is_some), |b, at| {
                     let at = b.exprs().add(start, at);
-                    let is_inside = b.exprs().lt(at, end);
-                    let item = &item;
-                    (is_inside, move |b: &mut KernelBuilder| item(b, at))
+                    item(b, at)
                 });
                 best.add(b, self.kept);
             });

@@ -7,7 +7,7 @@
 //! anything.
 
 use super::super::share::{Share, as_data, as_index};
-use super::block::{BLOCK_TILE, Team};
+use super::block::Team;
 use super::pair::Pair;
 use super::words::{Item, Items};
 use super::{Sorter, Stages, TILE, Tiles, WARPS};
@@ -32,7 +32,7 @@ pub(super) struct Sheet<'a> {
 pub(super) fn emit(sorter: &Sorter, b: &mut KernelBuilder, tiles: Tiles, share: &Share, warp: ExprId) {
     let (run, width) = (b.int(tiles.run.into()), b.int(tiles.width.into()));
     let of_line = b.exprs().ceil_div(sorter.walk.from.length, width);
-    let is_few = tiles.passes == 0;
+    let is_few = tiles.is_few();
     let mut count = if is_few { b.exprs().mul(of_line, run) } else { sorter.walk.from.length };
     let all = b.exprs().mul(sorter.walk.rows, count);
     let runs = ["runs", "more_runs"].map(|name| sorter.line.words.workspace(b, name, all));
@@ -43,11 +43,11 @@ pub(super) fn emit(sorter: &Sorter, b: &mut KernelBuilder, tiles: Tiles, share: 
     if is_few {
         sheet.first_ones(b, runs[0], [of_line, width, run]);
     } else {
-        let team = Team::new(b, sorter.line.words, warp);
-        sheet.tiles(b, &team, runs[0], of_line);
+        let team = Team::new(b, &sorter.line, warp);
+        sheet.tiles(b, &team, runs[0], [of_line, width]);
         for pass in 0..tiles.passes {
             b.sync(Scope::Grid);
-            sheet.merge(b, &team, runs[from], runs[1 - from], BLOCK_TILE << pass);
+            sheet.merge(b, &team, runs[from], runs[1 - from], i64::from(tiles.run) << pass);
             from = 1 - from;
         }
     }
@@ -116,13 +116,13 @@ impl Sheet<'_> {
     }
 
     /// Sorts each tile of the operand into a run.
-    fn tiles(&self, b: &mut KernelBuilder, team: &Team, to: Items, of_line: ExprId) {
+    fn tiles(&self, b: &mut KernelBuilder, team: &Team, to: Items, [of_line, width]: [ExprId; 2]) {
         let sorter = self.sorter;
         let all = b.exprs().mul(sorter.walk.rows, of_line);
         self.share.by_blocks(b, all, |b, tile, is_one| {
             let (row, number) = (b.exprs().div(tile, of_line), b.exprs().rem(tile, of_line));
             let row = b.let_("row", row);
-            let (width, part) = (b.int(BLOCK_TILE), team.first(b));
+            let part = team.first(b);
             let first = b.exprs().mul(number, width);
             let first = b.exprs().add(first, part);
             let first = b.let_("first", first);
@@ -165,15 +165,11 @@ impl Sheet<'_> {
         });
     }
 
-    /// Fills registers with items of a line from one of them on, of which there are so many.
-    fn load(&self, b: &mut KernelBuilder, from: Items, row: ExprId, first: ExprId, [is_one, count]: [ExprId; 2]) {
-        self.sorter.line.fill(b, |b, at| {
-            let at = b.exprs().add(first, at);
-            let is_inside = b.exprs().lt(at, count);
-            (b.exprs().and(is_one, is_inside), move |b: &mut KernelBuilder| {
-                let slot = self.slot(b, row, at);
-                self.read(b, from, slot)
-            })
+    /// Fills registers with the first items of a line, so many.
+    fn load(&self, b: &mut KernelBuilder, from: Items, row: ExprId, [is_one, count]: [ExprId; 2]) {
+        self.sorter.line.fill(b, (count, is_one), |b, at| {
+            let slot = self.slot(b, row, at);
+            self.read(b, from, slot)
         });
     }
 
@@ -334,7 +330,7 @@ impl Sheet<'_> {
             if is_few {
                 self.select(b, from, row, [zero, count], is_row);
             } else {
-                self.load(b, from, row, zero, [is_row, count]);
+                self.load(b, from, row, [is_row, count]);
                 self.sorter.line.sort(b);
             }
             let starts = self.sorter.walk.starts(b, row);

@@ -50,24 +50,44 @@ impl Line {
         b.count("j", each, Unroll::Full, body);
     }
 
-    /// Fills registers, neighbouring lanes with neighbouring items; where there is none, with nothing.
-    pub(super) fn fill<F: FnOnce(&mut KernelBuilder) -> Item>(
+    /// Fills registers, neighbouring lanes with neighbouring items: so many, none if the line is none, and behind them nothing.
+    pub(super) fn fill(
         &self,
         b: &mut KernelBuilder,
-        item: impl FnOnce(&mut KernelBuilder, ExprId) -> (ExprId, F),
+        (count, is_line): (ExprId, ExprId),
+        item: impl Fn(&mut KernelBuilder, ExprId) -> Item,
     ) {
-        let lanes = b.int(LANES);
-        self.each(b, |b, j| {
+        let (lanes, last) = (b.int(LANES), b.int(self.each * LANES - 1));
+        let at = |b: &mut KernelBuilder, j: ExprId| {
             let before = b.exprs().mul(j, lanes);
-            let at = b.exprs().add(before, self.lane);
-            let nothing = self.words.nothing(b);
-            self.set(b, j, nothing);
-            let (is_some, read) = item(b, at);
-            b.if_(is_some, |b| {
-                let item = read(b);
-                self.set(b, j, item);
-            });
-        });
+            b.exprs().add(before, self.lane)
+        };
+        let is_full = b.exprs().lt(last, count);
+        let is_whole = b.exprs().and(is_line, is_full);
+        // Without a test for each, all items are on their way at once.
+        b.if_else(
+            is_whole,
+            |b| {
+                self.each(b, |b, j| {
+                    let at = at(b, j);
+                    let item = item(b, at);
+                    self.set(b, j, item);
+                });
+            },
+            |b| {
+                self.each(b, |b, j| {
+                    let at = at(b, j);
+                    let nothing = self.words.nothing(b);
+                    self.set(b, j, nothing);
+                    let is_inside = b.exprs().lt(at, count);
+                    let is_some = b.exprs().and(is_line, is_inside);
+                    b.if_(is_some, |b| {
+                        let item = item(b, at);
+                        self.set(b, j, item);
+                    });
+                });
+            },
+        );
     }
 
     /// Sorts the line by key and position.
