@@ -31,6 +31,7 @@ mod empty;
 mod lookups;
 mod make;
 mod moves;
+mod pitches;
 mod products;
 mod repeats;
 mod scans;

@@ -1,12 +1,18 @@
 //! What passes see of sizes.
 //!
 //! Most rules ask whether a size is 0 or 1, and whether two are equal. Rules about slices, pads,
-//! joined and repeated tensors calculate with sizes. In: a fusion and its sizes. Out:
+//! joined and repeated tensors calculate with sizes. In: a fusion and its arguments. Out:
 //! [`SeenSizes`], numbers that stand for sizes: the sizes themselves only where such operations
-//! are. Passes get nothing else, so calls with equal numbers get the same fusion.
+//! are. Of products that may be widened it is seen besides about how long axes are, and which axis of an argument is the
+//! innermost in memory. Passes get nothing else, so calls with equal numbers get the same fusion.
 
+use super::pitches::lengths_of;
+use crate::compile::BoundFusion;
 use crate::fusion::ops::Form;
 use crate::fusion::{Bindings, Fusion, OpKind, TensorId};
+use crate::options::CompileCx;
+use crate::products::Length;
+use crate::tensor::ArgMeta;
 use std::collections::BTreeMap;
 
 /// What stands for the first size that is neither 0 nor 1.
@@ -19,25 +25,53 @@ pub struct SeenSizes {
     key: Vec<i64>,
     /// What stands for a size.
     stand_ins: BTreeMap<i64, i64>,
+    /// Of axes of operands of products, by what stands for their size; empty where no product may be widened.
+    lengths: BTreeMap<i64, Length>,
+    /// The axis of each argument along which elements lie side by side, as far as there is one.
+    inner_axes: Vec<Option<usize>>,
 }
 
 impl SeenSizes {
     /// What is seen of a definition's sizes.
-    pub fn new(fusion: &Fusion, bindings: &Bindings) -> Self {
+    pub fn new(cx: &CompileCx<'_>, bound: &BoundFusion<'_>) -> Self {
+        let &BoundFusion { fusion, bindings, .. } = bound;
         let is_exact = fusion.ops.values().any(|op| match &op.kind {
             OpKind::Call(call) => {
                 matches!(call.movement().form, Some(Form::Slice | Form::Pad | Form::Cat | Form::Repeat))
             }
             _ => false,
         });
-        let mut seen = Self { is_exact, key: Vec::new(), stand_ins: BTreeMap::new() };
+        let (key, stand_ins, lengths, inner_axes) = (Vec::new(), BTreeMap::new(), BTreeMap::new(), Vec::new());
+        let mut seen = Self { is_exact, key, stand_ins, lengths, inner_axes };
         for axis in fusion.tensors.values().flat_map(|tensor| &tensor.axes) {
             let size = bindings.scalar(axis.extent).as_i64();
             let next = FIRST + seen.stand_ins.len() as i64;
             let number = if is_exact || size < 2 { size } else { *seen.stand_ins.entry(size).or_insert(next) };
             seen.key.push(number);
         }
+        if cx.device.multiplies_matrices && cx.options.libraries {
+            seen.see_products(bound, cx.device.product_rates[0]);
+        }
         seen
+    }
+
+    /// Sees what decides whether products are widened, if one could be.
+    fn see_products(&mut self, bound: &BoundFusion<'_>, slowest: u64) {
+        let &BoundFusion { fusion, bindings, args, .. } = bound;
+        for (size, length) in lengths_of(fusion, |tensor| bindings.sizes(fusion, tensor), slowest) {
+            let number = self.number(size);
+            self.lengths.insert(number, length);
+            self.key.extend([length.about, length.align]);
+        }
+        if !self.lengths.is_empty() {
+            self.inner_axes = args.iter().map(inner_axis).collect();
+            self.key.extend(self.inner_axes.iter().map(|axis| axis.map_or(-1, |axis| axis as i64)));
+        }
+    }
+
+    /// What stands for a size.
+    fn number(&self, size: i64) -> i64 {
+        if self.is_exact { size } else { self.stand_ins.get(&size).copied().unwrap_or(size) }
     }
 
     /// What is seen of all axes of all tensors: what passes make of the definition follows
@@ -53,8 +87,22 @@ impl SeenSizes {
 
     /// The sizes of a tensor of the definition, or of what passes made of it.
     pub(super) fn of(&self, fusion: &Fusion, bindings: &Bindings, tensor: TensorId) -> Vec<i64> {
-        let stand_in =
-            |size: i64| if self.is_exact { size } else { self.stand_ins.get(&size).copied().unwrap_or(size) };
-        bindings.sizes(fusion, tensor).into_iter().map(stand_in).collect()
+        bindings.sizes(fusion, tensor).into_iter().map(|size| self.number(size)).collect()
     }
+
+    /// About how long axes are, by what stands for their size.
+    pub(super) fn lengths(&self) -> &BTreeMap<i64, Length> {
+        &self.lengths
+    }
+
+    /// The axis of each argument along which elements lie side by side, if some products may be widened.
+    pub(super) fn inner_axes(&self) -> &[Option<usize>] {
+        &self.inner_axes
+    }
+}
+
+/// The last axis along which elements of an argument lie side by side, those of one element left out.
+fn inner_axis(arg: &ArgMeta) -> Option<usize> {
+    let ArgMeta::Tensor(meta) = arg else { return None };
+    (0..meta.sizes.len()).rev().find(|axis| meta.sizes[*axis] > 1 && meta.strides[*axis] == 1)
 }

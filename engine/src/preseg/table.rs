@@ -6,7 +6,9 @@
 
 use super::seen::SeenSizes;
 use super::whole::{Changes, Whole};
-use super::{casts, cats, empty, lookups, moves, products, repeats, scans, scatters, slices, splits, thin, twins};
+use super::{
+    casts, cats, empty, lookups, moves, pitches, products, repeats, scans, scatters, slices, splits, thin, twins,
+};
 use crate::compile::BoundFusion;
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{self, Bindings, Fusion, Rewritten, UserIds};
@@ -54,6 +56,7 @@ passes! {
     casts: "Conversions through a wider type go.";
     scans: "A scan between conversions is one of what is converted.";
     twins: "What costs something is computed once.";
+    pitches: "Products whose rows start at odd places are parts of wider ones, where copies cost less than that saves.";
 }
 
 /// A fusion as it is cut.
@@ -71,16 +74,16 @@ pub struct Presegmented<'a> {
 
 impl<'a> Presegmented<'a> {
     /// A definition as it is, without any pass.
-    pub fn as_written(bound: &BoundFusion<'a>) -> Self {
+    pub fn as_written(cx: &CompileCx<'_>, bound: &BoundFusion<'a>) -> Self {
         let &BoundFusion { fusion, bindings, args, .. } = bound;
-        let seen = SeenSizes::new(fusion, bindings);
+        let seen = SeenSizes::new(cx, bound);
         let (fusion, bindings, ids) = (Cow::Borrowed(fusion), Cow::Borrowed(bindings), UserIds::new(fusion));
         Self { fusion, bindings, ids, args, seen }
     }
 
     /// What the first pass from a position on that finds something makes, and its position.
     fn next(&self, cx: &CompileCx<'_>, from: usize) -> Result<Option<(usize, Rewritten)>> {
-        let whole = Whole::new(&self.fusion, &self.bindings, &self.seen);
+        let whole = Whole::new(&self.fusion, &self.bindings, &self.seen, cx.device);
         for (position, pass) in PASSES.iter().enumerate().skip(from).filter(|(_, pass)| is_on(cx.options, pass)) {
             let made = cx.span(Phase::Schedule, pass.span, 0, || {
                 let changes = (pass.find)(&whole);
@@ -122,7 +125,7 @@ pub fn run<'a>(
     told: &mut dyn FnMut(&str, &Fusion),
 ) -> Result<Presegmented<'a>> {
     check(cx.options)?;
-    let mut state = Presegmented::as_written(bound);
+    let mut state = Presegmented::as_written(cx, bound);
     for _ in 0..ROUNDS {
         let (mut from, mut changed) = (0, false);
         while let Some((position, made)) = state.next(cx, from)? {

@@ -10,6 +10,8 @@ use crate::fusion::ops::{Call, Form};
 use crate::fusion::{
     AxisKind, Bindings, Fusion, Op, OpId, OpKind, Operand, Rewriter, Rewritten, ScalarDef, ScalarId, TensorId,
 };
+use crate::options::DeviceDesc;
+use crate::products::Length;
 use crate::util::{PrimaryMap, SecondaryMap};
 use std::collections::BTreeMap;
 
@@ -31,13 +33,14 @@ pub(super) struct Whole<'a> {
     bindings: &'a Bindings,
     /// As rules see them ([`SeenSizes`]).
     sizes: PrimaryMap<TensorId, Vec<i64>>,
-    is_exact: bool,
+    seen: &'a SeenSizes,
+    device: &'a DeviceDesc,
     readers: SecondaryMap<TensorId, Vec<OpId>>,
     returned: SecondaryMap<TensorId, bool>,
 }
 
 impl<'a> Whole<'a> {
-    pub(super) fn new(fusion: &'a Fusion, bindings: &'a Bindings, seen: &SeenSizes) -> Self {
+    pub(super) fn new(fusion: &'a Fusion, bindings: &'a Bindings, seen: &'a SeenSizes, device: &'a DeviceDesc) -> Self {
         let (mut sizes, mut returned) = (PrimaryMap::new(), SecondaryMap::new());
         let mut readers: SecondaryMap<TensorId, Vec<OpId>> = SecondaryMap::new();
         for tensor in fusion.tensors.ids() {
@@ -51,7 +54,7 @@ impl<'a> Whole<'a> {
         for tensor in fusion.outputs.iter().chain(fusion.updates.iter().map(|update| &update.tensor)) {
             returned.set(*tensor, true);
         }
-        Self { fusion, bindings, sizes, is_exact: seen.is_exact(), readers, returned }
+        Self { fusion, bindings, sizes, seen, device, readers, returned }
     }
 
     /// What a rule finds. Operations of several results are left alone.
@@ -124,7 +127,8 @@ impl<'a> Whole<'a> {
 
     /// The number that a scalar is, if it follows from sizes that are seen.
     pub(super) fn number(&self, scalar: ScalarId) -> Option<i64> {
-        (self.is_exact && self.fusion.depends_on_sizes_alone(scalar)).then(|| self.bindings.scalar(scalar).as_i64())
+        (self.seen.is_exact() && self.fusion.depends_on_sizes_alone(scalar))
+            .then(|| self.bindings.scalar(scalar).as_i64())
     }
 
     /// The numbers that belong to a parameter of a call.
@@ -134,6 +138,26 @@ impl<'a> Whole<'a> {
             Operand::Tensor(_) => None,
         };
         op.inputs[call.operands(param)].iter().map(number).collect()
+    }
+
+    /// Whether products may be widened, and it is seen what decides that.
+    pub(super) fn knows_lengths(&self) -> bool {
+        !self.seen.lengths().is_empty()
+    }
+
+    /// About how long axes are of this size, as far as operands of the definition's products have such.
+    pub(super) fn length(&self, size: i64) -> Option<Length> {
+        self.seen.lengths().get(&size).copied()
+    }
+
+    /// The axis along which elements of an input lie side by side, where lengths are known.
+    pub(super) fn inner_axis(&self, input: TensorId) -> Option<usize> {
+        let position = self.fusion.inputs.iter().position(|own| *own == Operand::Tensor(input))?;
+        self.seen.inner_axes().get(position).copied().flatten()
+    }
+
+    pub(super) fn device(&self) -> &DeviceDesc {
+        self.device
     }
 
     /// The operations that read a tensor.

@@ -106,7 +106,7 @@ impl Derived {
     /// The fusion that is cut for some arguments, with its sizes. The definition is that for
     /// which this was made.
     pub(super) fn whole(&self, cx: &CompileCx<'_>, bound: &BoundFusion<'_>) -> Result<(Arc<Whole>, Bindings)> {
-        let seen = SeenSizes::new(bound.fusion, bound.bindings);
+        let seen = SeenSizes::new(cx, bound);
         let passed = self.passed.get_or_try(seen.key(), || {
             let passed = preseg::run(cx, bound, &mut |_, _| {})?;
             Passed::new(&passed.fusion, &passed.ids)

@@ -496,12 +496,13 @@ fn describe(device: sys::CUdevice) -> Result<DeviceDesc> {
     // A known product's datasheet wins, so that schedules equal those made without the device.
     let known = DeviceDesc::h200();
     let memory_bandwidth = if name == known.name { known.memory_bandwidth } else { 2 * clock * bus };
+    let sm_count = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
     Ok(DeviceDesc {
         compute_capability: (
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         ),
-        sm_count: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        sm_count,
         max_threads_per_sm: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
         max_threads_per_block: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
         max_blocks_per_sm: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR)?,
@@ -511,6 +512,7 @@ fn describe(device: sys::CUdevice) -> Result<DeviceDesc> {
         l2_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
         memory_bandwidth,
         multiplies_matrices: false,
+        product_rates: DeviceDesc::product_rates_of(sm_count),
         name,
     })
 }
