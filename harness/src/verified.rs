@@ -6,7 +6,8 @@
 //! Invariants:
 //! * Only outputs are kept that were compared with the reference, and passed.
 //! * They are known by all that decides what is expected: the whole case and the build of the harness, in which the
-//!   reference, the inputs and the comparison are. Another build knows nothing of what this one saw.
+//!   reference, the inputs and the comparison are. Another build knows nothing of what this one saw. The machine's C library,
+//!   from which the reference has `exp` and its like, is not told apart: a folder of results is one machine's.
 //! * Nothing is concluded from other bytes: then the reference is evaluated as if nothing were known.
 
 use crate::case::Case;

@@ -56,11 +56,12 @@ const AHEAD_WORK: Work = Work { row: 10, sum: 17, narrow: 0, element: 28, added:
 /// Where each stage reads rows from the ring, and parameters too. (These and the next are from 100 times of gradients of norms.)
 const AGAIN_WORK: Work = Work { row: 40, sum: 17, narrow: 85, element: 20, added: 5 };
 const STAGED_WORK: Work = Work { element: 25, ..AGAIN_WORK };
-/// Warps whose time goes into waiting for what they read; what a second stage costs, in hundredths; and how many times what is
-/// told of rows in registers the sums of all blocks take, of which a thread has more.
+/// Warps whose time goes into waiting for what they read; and how many times what is told of rows in registers the sums of all
+/// blocks take, of which a thread has more.
 const WAITING: i64 = 4;
-const SECOND_STAGE: i64 = 107;
 const MORE_SUMS: i64 = 3;
+/// Threads of a row that stays in the ring, at least.
+const LEAST_THREADS_OF_RING: i64 = 7 * WARP;
 /// Hundredths of the time of memory that two kernels take, both of which read all rows: of whole vectors, and of narrow ones.
 const OF_TWO_KERNELS: [i64; 2] = [130, 160];
 /// Warps that issue at once.
@@ -204,7 +205,8 @@ fn ways_in(device: &DeviceDesc, row: &Row, held: Held) -> Vec<(i64, Way)> {
     let is_wide = row.vector >= LEAST_WIDE;
     let tiles = batches.flat_map(|batch| tiles_of(ceil_div(vectors, batch), is_wide).map(move |tile| (batch, tile)));
     let is_block = |[threads, at_once]: [i64; 2]| {
-        threads * at_once <= i64::from(device.max_threads_per_block) && (held == Held::Registers || at_once == 1)
+        let is_fit = held == Held::Registers || at_once == 1 && threads >= LEAST_THREADS_OF_RING;
+        is_fit && threads * at_once <= i64::from(device.max_threads_per_block)
     };
     let fit = tiles.filter(|(_, tile)| is_block(*tile));
     fit.flat_map(|(batch, tile)| weigh(device, row, (batch, held), tile)).collect()
@@ -238,7 +240,9 @@ fn weigh(device: &DeviceDesc, row: &Row, (batch, held): (i64, Held), [threads, a
         let mut way = Way { batch, threads, at_once, blocks: 0, per_sm: 0, held };
         let registers = registers(row, &way);
         let registers = if tight > 0 { registers - registers / 10 } else { registers };
-        way.per_sm = blocks_of_sm(device, row, &way, registers).min((most / sms).max(1));
+        // Several blocks that read rows again are no faster than one.
+        let most_per_sm = if held == Held::Registers { (most / sms).max(1) } else { 1 };
+        way.per_sm = blocks_of_sm(device, row, &way, registers).min(most_per_sm);
         way.blocks = match most < sms {
             true => power_of_two_below(most) * way.per_sm,
             false => blocks_of(way.per_sm * sms, way.of_block()),
@@ -286,13 +290,12 @@ fn is_narrow(row: &Row) -> bool {
     row.vector * row.widest < MAX_ACCESS_BYTES
 }
 
-/// Cycles of a turn in which rows stay in a ring: few warps wait for themselves too. What comes next is asked for as soon as
-/// what lies there was read for the last time.
+/// Cycles of a turn in which rows stay in a ring: few warps wait for themselves too. Of one stage memory rests for some of the
+/// time in which a row is worked on, and of two more is on its way than memory likes.
 fn turn_of_ring(way: &Way, stages: u32, [busy, moved]: [i64; 2]) -> i64 {
     let warps = way.per_sm * way.of_block() / WARP;
     let busy = busy * (warps + WAITING) / warps.max(1);
-    let turn = both(busy, moved + LOAD_CYCLES / 2);
-    if stages == 1 { turn } else { turn * SECOND_STAGE / 100 }
+    both(busy, moved) + if stages == 1 { busy / 4 } else { moved * 15 / 100 }
 }
 
 /// Cycles, about, of two kernels, both of which read all rows.

@@ -87,10 +87,11 @@ fn reference(options: &RunOptions, slots: &[SlotSpec]) -> ReferenceUse {
     options.repeat.reference.unwrap_or(usual)
 }
 
-/// What is known of outputs that passed. A build that has no name knows nothing.
+/// What is known of outputs that passed. A build that the linker gave no name knows nothing: size and time may be another's.
 fn verified(options: &RunOptions, devices: &Devices, store: &RunStore) -> Option<Arc<VerifiedOutputs>> {
     let once = reference(options, &devices.slots) == ReferenceUse::Once;
-    let build = store.build().filter(|_| once)?.to_string();
+    let is_name = |build: &&str| build.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let build = store.build().filter(|_| once).filter(is_name)?.to_string();
     let history = History::of(&options.cases.folders.results, &devices.history);
     Some(Arc::new(VerifiedOutputs::new(build, history.verified())))
 }
