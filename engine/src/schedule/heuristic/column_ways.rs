@@ -60,7 +60,7 @@ const STAGED_WORK: Work = Work { element: 25, ..AGAIN_WORK };
 /// blocks take, of which a thread has more.
 const WAITING: i64 = 4;
 const MORE_SUMS: i64 = 3;
-/// Threads of a row that stays in the ring, at least.
+/// Threads of a row that stays in the ring, at least, unless somebody asks for it.
 const LEAST_THREADS_OF_RING: i64 = 7 * WARP;
 /// Hundredths of the time of memory that two kernels take, both of which read all rows: of whole vectors, and of narrow ones.
 const OF_TWO_KERNELS: [i64; 2] = [130, 160];
@@ -172,7 +172,7 @@ pub(super) fn ways(device: &DeviceDesc, row: &Row, in_ring: Option<i64>) -> Vec<
     let mut others = if is_asked || row.length >= SHORTEST_IN_RING { ways_in_ring(device, row) } else { Vec::new() };
     if !is_asked {
         let most = cycles_of_two_kernels(device, row);
-        others.retain(|(cost, _)| *cost < most);
+        others.retain(|(cost, way)| *cost < most && way.threads >= LEAST_THREADS_OF_RING);
     }
     others.sort_by_key(|(cost, _)| *cost);
     if is_asked && !others.is_empty() {
@@ -205,8 +205,7 @@ fn ways_in(device: &DeviceDesc, row: &Row, held: Held) -> Vec<(i64, Way)> {
     let is_wide = row.vector >= LEAST_WIDE;
     let tiles = batches.flat_map(|batch| tiles_of(ceil_div(vectors, batch), is_wide).map(move |tile| (batch, tile)));
     let is_block = |[threads, at_once]: [i64; 2]| {
-        let is_fit = held == Held::Registers || at_once == 1 && threads >= LEAST_THREADS_OF_RING;
-        is_fit && threads * at_once <= i64::from(device.max_threads_per_block)
+        threads * at_once <= i64::from(device.max_threads_per_block) && (held == Held::Registers || at_once == 1)
     };
     let fit = tiles.filter(|(_, tile)| is_block(*tile));
     fit.flat_map(|(batch, tile)| weigh(device, row, (batch, held), tile)).collect()
