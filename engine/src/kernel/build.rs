@@ -233,7 +233,7 @@ impl KernelBuilder {
         self.emit(StmtKind::Move { to: access(to), from: access(from), lanes, hint, aligned: true });
     }
 
-    /// Reads `lanes` consecutive elements of an input that may begin anywhere.
+    /// Moves `lanes` consecutive elements as one access to memory that may begin anywhere: of an input, or to an output.
     pub fn mov_unaligned(&mut self, to: (BufId, ExprId), from: (BufId, ExprId), lanes: u32, hint: CacheHint) {
         self.emit(StmtKind::Move { to: access(to), from: access(from), lanes, hint, aligned: false });
     }

@@ -4,7 +4,7 @@
 //! the axes that are to be multiples of [`MULTIPLE`] elements, if that pays.
 //!
 //! A library has its fast kernels where every matrix has rows (or columns, whatever lies side by
-//! side) of a multiple of 16 bytes: a longer pitch alone is not said to be enough. What is made longer
+//! side) of a multiple of 16 bytes: on an H200 a longer pitch alone changed nothing. What is made longer
 //! has to be copied, unless a kernel writes the operand, or reads the result, anyway; so time for
 //! copies stands against time for products at the rates that alignments have.
 //!

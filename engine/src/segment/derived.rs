@@ -139,16 +139,9 @@ impl Passed {
             let concrete = concretize::concretize(simple, &facts)?;
             let cuts: Vec<_> = self.cuts.iter().filter_map(|tensor| concrete.tensors[*tensor]).collect();
             let kernels = concrete.fusion.ops.values().all(|op| kernels_take(&op.kind));
-            Ok::<_, Box<Diagnostic>>(Whole {
-                passed: Arc::clone(&self.fusion),
-                ids: Arc::new(self.ids.through(&concrete)),
-                can_be_one: kernels && cuts.is_empty() && concrete.fusion.updates.is_empty(),
-                cuts,
-                fusion: Arc::new(concrete.fusion),
-                groups: Memo::new(MAX_KINDS),
-                parts: Memo::new(MAX_PARTS),
-                in_one_go: Memo::new(MAX_KINDS),
-            })
+            let can_be_one = kernels && cuts.is_empty() && concrete.fusion.updates.is_empty();
+            let whole = Whole::new(Arc::clone(&self.fusion), self.ids.through(&concrete), concrete.fusion, cuts);
+            Ok::<_, Box<Diagnostic>>(Whole { can_be_one, ..whole })
         })?;
         let bindings = bind_again(cx, &whole.fusion, args)?;
         Ok((whole, bindings))
@@ -156,6 +149,20 @@ impl Passed {
 }
 
 impl Whole {
+    /// One of several kernels.
+    fn new(passed: Arc<Fusion>, ids: UserIds, fusion: Fusion, cuts: Vec<TensorId>) -> Self {
+        Self {
+            passed,
+            ids: Arc::new(ids),
+            can_be_one: false,
+            cuts,
+            fusion: Arc::new(fusion),
+            groups: Memo::new(MAX_KINDS),
+            parts: Memo::new(MAX_PARTS),
+            in_one_go: Memo::new(MAX_KINDS),
+        }
+    }
+
     /// Which operations are computed together, looked for where sizes like these are new.
     pub(super) fn groups(
         &self,
@@ -174,21 +181,10 @@ impl Whole {
     ) -> Result<(Arc<Self>, Bindings)> {
         let whole = self.in_one_go.get_or_try(&found, || {
             let made = moments::rewrite(&self.fusion, &found)?;
-            // What is first in a row that has elements is one.
-            let facts = concretize::facts(&made.fusion, &bind_again(cx, &made.fusion, args)?);
-            let concrete = concretize::concretize(&made.fusion, &facts)?;
-            let cuts = self.cuts.iter().filter_map(|tensor| made.tensors[*tensor]);
-            Ok::<_, Box<Diagnostic>>(Self {
-                passed: Arc::clone(&self.passed),
-                ids: Arc::new(self.ids.through(&made).through(&concrete)),
-                // Rows are read twice, by two kernels.
-                can_be_one: false,
-                cuts: cuts.filter_map(|tensor| concrete.tensors[tensor]).collect(),
-                fusion: Arc::new(concrete.fusion),
-                groups: Memo::new(MAX_KINDS),
-                parts: Memo::new(MAX_PARTS),
-                in_one_go: Memo::new(MAX_KINDS),
-            })
+            let cuts = self.cuts.iter().filter_map(|tensor| made.tensors[*tensor]).collect();
+            let ids = self.ids.through(&made);
+            // Rows are read twice, by two kernels.
+            Ok::<_, Box<Diagnostic>>(Self::new(Arc::clone(&self.passed), ids, made.fusion, cuts))
         })?;
         let bindings = bind_again(cx, &whole.fusion, args)?;
         Ok((whole, bindings))

@@ -1,7 +1,7 @@
 //! How blocks that wait for each other share work: pieces in turn, so that neighbours have pieces beside each other.
 
-use crate::kernel::{Dim, ExprId, KernelBuilder, Unroll};
-use crate::num::DType;
+use crate::kernel::{Dim, ExprId, KernelBuilder, ShuffleMode, Unroll};
+use crate::num::{BinaryOp, DType};
 use crate::options::DeviceDesc;
 
 /// Lanes of a warp.
@@ -97,6 +97,18 @@ impl Share {
             body(b, row, at);
         });
     }
+}
+
+/// What the lanes of a warp have come to by an operation; each of them gets it.
+pub(super) fn reduce_lanes(b: &mut KernelBuilder, mut value: ExprId, op: BinaryOp) -> ExprId {
+    let mut distance = LANES / 2;
+    while distance > 0 {
+        let mask = b.exprs().int(distance, DType::I32);
+        let other = b.shuffle("other_seen", value, ShuffleMode::Xor, mask);
+        value = b.exprs().binary(op, value, other);
+        distance /= 2;
+    }
+    value
 }
 
 /// An index as data of a type.

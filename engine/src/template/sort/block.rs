@@ -62,12 +62,7 @@ impl Team {
             let at = b.exprs().add(row, lane);
             b.exprs().add(part, at)
         };
-        line.each(b, |b, j| {
-            let item = line.get(b, j);
-            let at = slot(b, self.warp, j, line.lane);
-            self.words.store(b, self.shared, at, item, CacheHint::Default);
-        });
-        b.sync(Scope::Block);
+        self.leave(b, line, |b, j| slot(b, self.warp, j, line.lane));
         let by = b.int(mask);
         let other_warp = b.exprs().xor(self.warp, by);
         let (highest, two, one) = (b.int(1 << mask.ilog2()), b.int(2), b.int(1));
@@ -88,6 +83,16 @@ impl Team {
         b.sync(Scope::Block);
     }
 
+    /// Leaves the items of each lane in shared memory, for the block to read: `slot` says where.
+    fn leave(&self, b: &mut KernelBuilder, line: &Line, slot: impl FnOnce(&mut KernelBuilder, ExprId) -> ExprId) {
+        line.each(b, |b, j| {
+            let item = line.get(b, j);
+            let at = slot(b, j);
+            self.words.store(b, self.shared, at, item, CacheHint::Default);
+        });
+        b.sync(Scope::Block);
+    }
+
     /// Emits what is done with each item of the warp's part, neighbouring lanes with neighbouring ones: `body` gets its place
     /// there.
     pub(super) fn each_in_order(
@@ -103,16 +108,13 @@ impl Team {
             let at = b.exprs().add(row_start, column);
             b.exprs().add(first, at)
         };
-        line.each(b, |b, j| {
-            let item = line.get(b, j);
+        self.leave(b, line, |b, j| {
             let each = b.int(line.each);
             let own = b.exprs().mul(line.lane, each);
             let own = b.exprs().add(own, j);
             let (row, column) = (b.exprs().div(own, lanes), b.exprs().rem(own, lanes));
-            let at = slot(b, row, column);
-            self.words.store(b, self.shared, at, item, CacheHint::Default);
+            slot(b, row, column)
         });
-        b.sync(Scope::Block);
         let each = b.int(line.each);
         b.count("j", each, Unroll::Full, |b, j| {
             let at = slot(b, j, line.lane);

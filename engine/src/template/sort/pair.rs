@@ -4,10 +4,10 @@
 //! 1 - i]` before `A[i]`: as many as there are `i` with `A[i]` before `B[o - 1 - i]`, which is so up to one and for none
 //! behind it. The lanes of a warp look at 32 places at a time, so that each time a thirty-second of them is left.
 
-use super::super::share::{LANES, as_data, as_index};
+use super::super::share::{LANES, as_data, as_index, reduce_lanes};
 use super::tiles::Sheet;
 use super::words::{Item, Items, Words};
-use crate::kernel::{CacheHint, ExprId, IndexOp, KernelBuilder, ShuffleMode};
+use crate::kernel::{CacheHint, ExprId, IndexOp, KernelBuilder};
 use crate::num::{BinaryOp, DType, TernaryOp, Value};
 
 /// Places that are left to one after so many halvings are halved five times at once.
@@ -116,14 +116,8 @@ impl Pair {
             let is_before = b.exprs().cast(is_before, DType::I32);
             b.store(seen, slot, is_before);
         });
-        let mut count = b.load("seen", seen, slot);
-        let mut distance = LANES / 2;
-        while distance > 0 {
-            let mask = b.exprs().int(distance, DType::I32);
-            let other = b.shuffle("other_seen", count, ShuffleMode::Xor, mask);
-            count = binary(b, BinaryOp::Add, count, other);
-            distance /= 2;
-        }
+        let count = b.load("seen", seen, slot);
+        let count = reduce_lanes(b, count, BinaryOp::Add);
         let count = b.let_("before", count);
         // None is: then the least one stays. Else what is left lies between the last one that is and the next one seen.
         let is_some = binary(b, BinaryOp::Lt, zero, count);

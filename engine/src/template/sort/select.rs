@@ -6,7 +6,7 @@
 //! bitonic sequence. So a line in no order costs little more than to read it: the `n`th of its items is among the first `k`
 //! once in `n / k` times.
 
-use super::super::share::LANES;
+use super::super::share::{LANES, reduce_lanes};
 use super::Sorter;
 use super::warp::Line;
 use super::words::{Item, Items};
@@ -100,18 +100,12 @@ impl<'a> Best<'a> {
         let zero = b.int(0);
         let last = words.load(b, self.last, zero, CacheHint::Default);
         let is_before = words.is_before(b, item, last);
-        let [none, first] = [0, 0].map(|value| b.exprs().value(Value::Int(value), DType::I32));
-        let mut seen = b.exprs().cast(is_before, DType::I32);
-        let mut distance = LANES / 2;
-        while distance > 0 {
-            let mask = b.exprs().int(distance, DType::I32);
-            let other = b.shuffle("other_seen", seen, ShuffleMode::Xor, mask);
-            seen = b.exprs().binary(BinaryOp::Maximum, seen, other);
-            distance /= 2;
-        }
+        let zero = b.exprs().value(Value::Int(0), DType::I32);
+        let seen = b.exprs().cast(is_before, DType::I32);
+        let seen = reduce_lanes(b, seen, BinaryOp::Maximum);
         // One number for the warp.
-        let seen = b.shuffle("seen", seen, ShuffleMode::Index, first);
-        b.exprs().binary(BinaryOp::Gt, seen, none)
+        let seen = b.shuffle("seen", seen, ShuffleMode::Index, zero);
+        b.exprs().binary(BinaryOp::Gt, seen, zero)
     }
 
     /// Sorts the next items and puts them beside the best.
