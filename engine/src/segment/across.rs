@@ -17,9 +17,9 @@ use std::collections::BTreeSet;
 
 /// From so many bytes on, rows that lie across memory are not held: below, one kernel costs less
 /// than it takes to launch several. Smaller tensors are not asked how they lie.
-const LARGE: i64 = 4 << 20;
+pub(super) const LARGE: i64 = 4 << 20;
 /// Rows of so few elements leave a block enough neighbours.
-const SHORT_ROW: i64 = 16;
+pub(super) const SHORT_ROW: i64 = 16;
 /// Elements side by side from which on accesses are mostly waste.
 const MOST_SIDE_BY_SIDE: i64 = 8;
 /// Tensors that are seen at most for one reduction: what is farther says nothing new.
@@ -93,6 +93,14 @@ fn bytes(fusion: &Fusion, bindings: &Bindings, tensor: TensorId) -> i64 {
     let own = &fusion.tensors[tensor];
     let sizes = own.axes.iter().map(|axis| bindings.scalar(axis.extent).as_i64());
     sizes.fold(own.dtype.bytes() as i64, i64::saturating_mul)
+}
+
+/// The axis along which neighbours of a tensor lie side by side, if it is large and these are many.
+pub(super) fn many_side_by_side(meta: &TensorMeta) -> Option<usize> {
+    let bytes = meta.sizes.iter().copied().fold(meta.dtype.bytes() as i64, i64::saturating_mul);
+    let moving = (0..meta.sizes.len()).filter(|axis| meta.sizes[*axis] > 1 && meta.strides[*axis] != 0);
+    let nearest = moving.min_by_key(|axis| meta.strides[*axis])?;
+    (bytes >= LARGE && meta.sizes[nearest] >= MOST_SIDE_BY_SIDE).then_some(nearest)
 }
 
 /// How a tensor lies, if it is large, in memory before the kernel, and holds rows: what is read once

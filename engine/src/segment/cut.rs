@@ -221,7 +221,7 @@ pub(crate) fn segment(
     let libraries = has_libraries(cx);
     let facts_of = |with_online: bool| {
         let with = (libraries, with_online);
-        OpFacts::new(cx.device, &whole.fusion, &bindings, &whole.cuts, &aliases, bound.args, with)
+        OpFacts::new(cx.device, &whole.fusion, &bindings, &whole.cuts, &aliases, (bound.args, &outputs), with)
     };
     let facts = || facts_of(true);
     let groups_of = |facts: &OpFacts<'_>| {

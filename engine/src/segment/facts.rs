@@ -1,6 +1,6 @@
 //! What segmentation knows of each operation.
 
-use super::across::run_across;
+use super::across::{LARGE, SHORT_ROW, many_side_by_side, run_across};
 use super::aliases::Aliases;
 use super::search::Groups;
 use super::summary::{Conflict, check};
@@ -30,8 +30,12 @@ pub(super) struct OpFacts<'a> {
     pub(super) bytes: SecondaryMap<TensorId, i64>,
     /// Reductions of rows, or of columns, that blocks cannot hold.
     pub(super) long_rows: SecondaryMap<OpId, bool>,
-    /// Whether there are such that lie across memory.
+    /// Whether there are such that lie across memory, or results in which rows do.
     pub(super) has_rows_across: bool,
+    /// Reductions of many long rows that lie along memory where they are read.
+    pub(super) rows_along: SecondaryMap<OpId, bool>,
+    /// The axis along which neighbours of a large result of the whole lie side by side, many of them.
+    pub(super) nearest: SecondaryMap<TensorId, Option<usize>>,
     /// Reductions across memory that one kernel may do with reductions of the rows between.
     pub(super) columns: SecondaryMap<OpId, bool>,
     /// Maxima and sums of exponentials below them that a kernel may reduce in one go, by the difference between.
@@ -54,7 +58,7 @@ pub(super) struct OpFacts<'a> {
 }
 
 impl<'a> OpFacts<'a> {
-    /// For a device and arguments that lie like this; the fusion is cut before some tensors, and returns the results of
+    /// For a device, and arguments and results that lie like this; the fusion is cut before some tensors, and returns the results of
     /// operations as views. `libraries` says whether there are any, and `with_online` whether a maximum and a sum may be
     /// reduced in one go.
     pub(super) fn new(
@@ -63,7 +67,7 @@ impl<'a> OpFacts<'a> {
         bindings: &'a Bindings,
         cut_results: &[TensorId],
         aliases: &'a Aliases,
-        args: &[ArgMeta],
+        (args, results): (&[ArgMeta], &[TensorMeta]),
         (libraries, with_online): (bool, bool),
     ) -> Self {
         let size = |tensor: TensorId, axis: usize| bindings.scalar(fusion.tensors[tensor].axes[axis].extent).as_i64();
@@ -78,12 +82,19 @@ impl<'a> OpFacts<'a> {
             online.set(pair.difference, Some(pair));
             [pair.max, pair.sum].into_iter().for_each(|op| of_online.set(op, true));
         }
-        let (mut long_rows, mut has_rows_across) = (SecondaryMap::new(), false);
-        let mut columns = SecondaryMap::new();
+        let (mut nearest, mut has_rows_across) = (SecondaryMap::new(), false);
+        for (result, meta) in fusion.outputs.iter().zip(results) {
+            let axis = many_side_by_side(meta);
+            has_rows_across |= axis.is_some();
+            nearest.set(*result, axis);
+        }
+        let mut long_rows = SecondaryMap::new();
+        let (mut rows_along, mut columns) = (SecondaryMap::new(), SecondaryMap::new());
         for id in fusion.ops.ids() {
             if let Some(rows) = Rows::of(fusion, bindings, args, id) {
                 has_rows_across |= rows.is_across();
                 long_rows.set(id, !rows.are_held(device, of_online[id]));
+                rows_along.set(id, !rows.is_across() && rows.are_many_long());
                 columns.set(id, rows.is_across() && may_add_columns(rows.length, rows.all / rows.length.max(1)));
             }
         }
@@ -106,6 +117,8 @@ impl<'a> OpFacts<'a> {
             bytes,
             long_rows,
             has_rows_across,
+            rows_along,
+            nearest,
             columns,
             online,
             host,
@@ -194,17 +207,22 @@ impl<'a> OpFacts<'a> {
     pub(super) fn key(&self) -> Vec<i64> {
         let bytes = self.fusion.tensors.ids().map(|tensor| self.bytes[tensor]);
         let flags = |op| {
-            i64::from(self.long_rows[op]) | i64::from(self.aliases.ops[op]) << 1 | i64::from(self.columns[op]) << 2
+            i64::from(self.long_rows[op])
+                | i64::from(self.aliases.ops[op]) << 1
+                | i64::from(self.columns[op]) << 2
+                | i64::from(self.rows_along[op]) << 3
         };
-        bytes.chain(self.fusion.ops.ids().map(flags)).collect()
+        let nearest = self.fusion.outputs.iter().map(|result| self.nearest[*result].map_or(-1, |axis| axis as i64));
+        bytes.chain(self.fusion.ops.ids().map(flags)).chain(nearest).collect()
     }
 }
 
 /// What an operation reduces.
 pub(super) struct Rows {
-    /// Elements of one, and of all.
+    /// Elements of one, and of all, and the bytes of these.
     length: i64,
     all: i64,
+    bytes: i64,
     /// Where they lie across memory, the bytes that are one run there.
     run: Option<i64>,
     /// Whether the last dimension is one of theirs.
@@ -220,9 +238,11 @@ impl Rows {
         };
         let sizes = bindings.sizes(fusion, *input);
         let last = sizes.iter().rposition(|size| *size > 1);
+        let all = sizes.iter().copied().fold(1, i64::saturating_mul);
         Some(Self {
             length: axes.iter().map(|axis| sizes[*axis as usize]).fold(1, i64::saturating_mul),
-            all: sizes.iter().copied().fold(1, i64::saturating_mul),
+            all,
+            bytes: all.saturating_mul(fusion.tensors[*input].dtype.bytes() as i64),
             run: run_across(fusion, bindings, &|tensor| argument(fusion, args, tensor), id),
             is_along: last.is_some_and(|last| axes.contains(&(last as u32))),
         })
@@ -232,9 +252,14 @@ impl Rows {
         self.run.is_some()
     }
 
+    /// Whether it matters how they lie.
+    fn are_many_long(&self) -> bool {
+        self.length > SHORT_ROW && self.bytes >= LARGE
+    }
+
     /// Whether blocks of a device hold them; `is_online` says whether maxima and sums may be reduced in one go.
     pub(super) fn are_held(&self, device: &DeviceDesc, is_online: bool) -> bool {
-        let &Self { length, all, run, is_along } = self;
+        let &Self { length, all, run, is_along, .. } = self;
         match run {
             Some(run) => {
                 // Read once for both and once more, large columns take less time than in blocks that hold them together.

@@ -12,7 +12,8 @@
 //!   dimensions between them, where sizes allow it ([`OpFacts::columns`]). What is computed of sums of columns is
 //!   then of columns alone.
 //! * Some tensor has all dimensions: one loop nest serves all results.
-//! * A row that is needed again after its reduction fits a block. A maximum and a sum of exponentials below it are one
+//! * A row that is needed again after its reduction fits a block, and lies along memory in large results if it does where it
+//!   is read. A maximum and a sum of exponentials below it are one
 //!   reduction, if no other of the operations needs what lies between them.
 //! * What is looked up is in memory: none of the operations computes it. Each lookup reads it as a tensor of its own, whose
 //!   axis that is looked up is no dimension.
@@ -216,7 +217,26 @@ impl<'a> Dimensions<'a> {
         let is_long = of(rows).any(|id| self.facts.long_rows[id]);
         let after = self.after(&of(rows).collect());
         let held = self.varies(classes, &after, &sets[rows]);
-        if held && is_long { Err(Conflict::Row) } else { Ok(()) }
+        let is_read_along = of(rows).any(|id| self.facts.rows_along[id]);
+        let is_across = held && is_read_along && self.writes_across(classes, &sets[rows]);
+        if held && is_long || is_across { Err(Conflict::Row) } else { Ok(()) }
+    }
+
+    /// Whether a large result has rows that lie across memory: neighbours there are of other rows. Threads hold neighbours
+    /// of one row, so each access would write a sector for an element.
+    fn writes_across(&self, classes: &DisjointSets, rows: &BTreeSet<usize>) -> bool {
+        let fusion = self.facts.fusion;
+        self.first.iter().any(|((tensor, reading), first)| {
+            let nearest = self.facts.nearest[*tensor].filter(|_| reading.is_none());
+            let class = |axis: usize| classes.root(first + axis);
+            let has_rows = || {
+                (0..fusion.tensors[*tensor].axes.len())
+                    .any(|axis| self.is_moving(first + axis) && rows.contains(&class(axis)))
+            };
+            nearest.is_some_and(|axis| !rows.contains(&class(axis)))
+                && fusion.is_result_of(*tensor, self.ops)
+                && has_rows()
+        })
     }
 
     /// Dimensions along which some tensor has elements.

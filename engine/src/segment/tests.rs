@@ -164,6 +164,23 @@ fn moments_of_rows_that_no_blocks_hold_are_in_one_go() {
 }
 
 #[test]
+fn rows_that_are_read_along_memory_are_not_written_across_it() {
+    let check = |end: &str, sizes: &[i64], expected: &[&str]| {
+        let body = "%q = mul %x, %x\n%s = mean %q axes(1) keepdim\n%r = rsqrt %s\n%y = mul %x, %r";
+        let segments = cut(&format!("fusion @f(%x: f32[?, ?]) {{\n{body}\n{end}\n}}"), &[sizes]);
+        let kinds: Vec<&str> = segments.segments.iter().map(|segment| segment.kind.name()).collect();
+        assert_eq!(kinds, expected, "{segments}");
+    };
+    let turned = "%p = permute %y dims(1, 0)\n%o = stride_order %p order(1, 0)\nreturn %o";
+    check(turned, &[8365, 1232], &["reduction", "transpose"]);
+    check("return %y", &[8365, 1232], &["inner_persistent"]);
+    check("%o = stride_order %y order(0, 1)\nreturn %o", &[8365, 1232], &["reduction", "transpose"]);
+    // Small ones, and rows that leave a warp enough neighbours.
+    check(turned, &[83, 1232], &["inner_persistent"]);
+    check(turned, &[836_500, 12], &["inner_persistent"]);
+}
+
+#[test]
 fn exponentials_that_are_reduced_otherwise_too_are_held() {
     check_cut(
         "fusion @f(%x: f32[?, ?], %g: f32[?, ?]) {

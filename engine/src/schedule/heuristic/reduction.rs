@@ -2,9 +2,10 @@
 //!
 //! *Inner*: the fastest dimension of the largest input is reduced. A row is
 //! read by the threads of x in vectors; several rows share a block when they
-//! are short, several blocks share a row when there are few. *Outer*: the
+//! are short, several blocks share a row when there are few. Where slower dimensions
+//! are reduced as well, a row is all vectors of its runs. *Outer*: the
 //! fastest dimension stays. Threads of x take columns, threads of y and blocks
-//! take parts of the rows.
+//! take parts of the rows. Of many sums of few elements each thread has its own, either way.
 //!
 //! Each reduction is split in stages: a thread's own elements, lane by lane of
 //! the vector; the lanes; the threads; the blocks.
@@ -13,7 +14,7 @@ use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
 use super::norm_inner::prefetch_rows;
 use super::residency::REGISTER_BYTES;
-use super::summary::GlobalTensor;
+use super::summary::{GlobalTensor, Summary};
 use super::tile::{
     BlockShape, Caching, IDLE_COST, RowLoop, WARP, bind_rows, block_sizes, cache_inputs, ceil_div, collapse, divides,
     keep_for_stores, merge_all, next_power_of_two, oddity, power_of_two_below, row_loop, tuned, vector_width,
@@ -41,6 +42,14 @@ const PAIRS_LOADS: i64 = 8;
 /// Threads that share a sum of a few rows that are looked up, at most, and blocks of a multiprocessor, at least.
 const MOST_LOOKED_UP: i64 = 4;
 const LOOKED_UP_PER_SM: i64 = 16;
+
+/// Rows of a sum that one thread adds up alone, where as many threads of a multiprocessor have sums of their own, and the
+/// registers in which it has them on their way. Vectors of a row that lies along memory, at most.
+const MOST_OWN_ROWS: i64 = 32;
+const OWN_SUMS_PER_SM: i64 = 512;
+const OWN_REGISTERS: i64 = 64;
+const MOST_OWN_VECTORS: i64 = 16;
+const OWN_THREADS: i64 = 128;
 
 /// How blocks read columns.
 #[derive(Clone, Copy)]
@@ -115,8 +124,12 @@ pub(super) struct ReductionParams {
     inner: bool,
     /// Dimensions that stay, slowest first; in the outer case without `fast`.
     kept: Vec<AxisId>,
-    /// Slower reduced dimensions, read in a loop; in the outer case all reduced ones.
+    /// Slower reduced dimensions; in the outer case all reduced ones.
     slow: Vec<AxisId>,
+    /// Whether the runs of a row along the fastest group are one row of vectors: a vector says by a division which run it is of.
+    joined: bool,
+    /// Whether each thread has sums of its own: of columns all that stay are one axis of threads.
+    own: bool,
     /// The fastest group of dimensions: reduced or kept.
     fast: Vec<AxisId>,
     vector: i64,
@@ -158,7 +171,9 @@ impl std::fmt::Display for ReductionParams {
         if let Some(min_blocks) = self.min_blocks {
             write!(f, " {min_blocks} per_sm")?;
         }
-        if self.align.is_some() { write!(f, " aligned") } else { Ok(()) }
+        f.write_str(if self.align.is_some() { " aligned" } else { "" })?;
+        f.write_str(if self.joined { " joined" } else { "" })?;
+        f.write_str(if self.own { " own" } else { "" })
     }
 }
 
@@ -183,7 +198,9 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let runs = |tensor: &GlobalTensor| touches(tensor) && fast.last().is_some_and(|last| tensor.is_innermost(*last));
     let mut vector = vector_width(summary, runs);
     let too_many = |vector: i64| !inner && vector * accumulators(scheduled) > MOST_ACCUMULATORS;
-    while vector > 1 && (fast_extent < 2 * vector || too_many(vector)) {
+    // A run of one vector is short, but is one.
+    let is_one = |vector: i64| inner && groups.len() > 1 && fast_extent == vector;
+    while vector > 1 && (fast_extent < 2 * vector && !is_one(vector) || too_many(vector)) {
         vector /= 2;
     }
     // Rows that are looked up start anywhere, whatever is aligned.
@@ -191,7 +208,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let aligned = |vector| summary.globals.iter().filter(|t| has_rows(t)).all(|t| t.rows_aligned(vector, fast.len()));
     let mut align = None;
     let misaligned = !aligned(vector);
-    if misaligned && inner && fast.len() == 1 {
+    if misaligned && inner {
         align = summary.largest(has_rows).map(|tensor| tensor.tv);
     }
     let is_written = summary.globals.iter().any(|tensor| runs(tensor) && tensor.is_output);
@@ -201,9 +218,12 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
         vector = if vector > 2 && aligned(2) { 2 } else { 1 };
     }
     let padded = fast_extent + if align.is_some() { vector - 1 } else { 0 };
-    let vectors = ceil_div(padded, vector).max(1);
+    let (run, runs_of_row) = (ceil_div(padded, vector).max(1), product(&slow));
+    // Threads and blocks share all runs of a row, however short they are.
+    let joined = inner && runs_of_row > 1;
+    let (vectors, rest) = if joined { (run.saturating_mul(runs_of_row), 1) } else { (run, runs_of_row) };
     let has_pairs = has_pairs(scheduled);
-    let work = Work { vectors, slow: product(&slow), kept: product(&kept), has_rows: !kept.is_empty(), has_pairs };
+    let work = Work { vectors, slow: rest, kept: product(&kept), has_rows: !kept.is_empty(), has_pairs };
     let inputs = summary.globals.iter().filter(|tensor| runs(tensor) && !tensor.is_output).count().max(1) as i64;
     let columns = match (misaligned, is_written) {
         (false, false) if has_pairs => &Columns::PAIRS,
@@ -218,10 +238,23 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let is_looked_up = summary.globals.iter().any(|tensor| runs(tensor) && tensor.is_part);
     let few = if is_looked_up { columns.of_few_rows(&work, cx.device) } else { None };
     let (columns, most_y) = few.map_or((*columns, None), |(columns, most_y)| (columns, Some(most_y)));
-    let Tile { threads, unroll, spread } =
-        if inner { tile_inner(cx, &work) } else { tile_outer(cx, &work, (inputs, most_y), &columns) };
+    let is_short_row = joined && work.vectors <= MOST_OWN_VECTORS && (run == 1 || vector == 1);
+    let own_rows =
+        if inner { is_short_row.then_some(work.vectors) } else { work.rows_of_a_thread(summary, vector, inputs) };
+    let sums = if inner { work.kept } else { work.kept.saturating_mul(work.vectors) };
+    let own_rows = own_rows.filter(|_| sums >= OWN_SUMS_PER_SM * i64::from(cx.device.sm_count) && !has_pairs);
+    let Tile { threads, unroll, spread } = match (own_rows, inner) {
+        (Some(unroll), _) => Tile::own(inner, unroll),
+        (None, true) => tile_inner(cx, &work),
+        (None, false) => tile_outer(cx, &work, (inputs, most_y), &columns),
+    };
     let (length, along) = if inner { (work.vectors, threads.x) } else { (work.slow, threads.y) };
-    let (kept_length, kept_along) = if inner { (work.kept, threads.y) } else { (work.vectors, threads.x) };
+    let own = own_rows.is_some();
+    let (kept_length, kept_along) = match (inner, own) {
+        (true, _) => (work.kept, threads.y),
+        (false, true) => (sums, threads.x),
+        (false, false) => (work.vectors, threads.x),
+    };
     let exact_vector = align.is_none() && divides(vector, fast_extent);
     // Elements (outer) or vectors (inner) of the reduced axis for each block.
     let per_block = spread.map(|spread| spread.tiles * along * unroll);
@@ -239,7 +272,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let exact = (!inner || exact_vector) && work.slow > 0 && divides(per_block.unwrap_or(along * unroll), length);
     let min_blocks = match inner {
         true => (has_pairs && work.has_rows && spread.is_some()).then_some(ROWS_PER_SM as u32),
-        false => columns.bounded.then_some(columns.per_sm[0] as u32),
+        false => (columns.bounded && !own).then_some(columns.per_sm[0] as u32),
     };
     ReductionParams {
         one_tile,
@@ -247,6 +280,8 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
         inner,
         kept,
         slow,
+        joined,
+        own,
         exact,
         // Where elements of a row are tested anyway, another test of the row is no loss.
         exact_kept: (inner || exact_vector) && kept_length % kept_along == 0 && (!inner || exact || kept_along == 1),
@@ -287,9 +322,9 @@ pub(super) fn accumulators(scheduled: &ScheduledFusion) -> i64 {
 
 /// Sizes of the collapsed iteration space.
 struct Work {
-    /// Vectors along the fastest axis.
+    /// Vectors along the fastest axis, or of all runs that are joined.
     vectors: i64,
-    /// Product of the slow axes.
+    /// Product of the slow axes that are not joined to it.
     slow: i64,
     /// Product of the kept axes.
     kept: i64,
@@ -299,12 +334,30 @@ struct Work {
     has_pairs: bool,
 }
 
+impl Work {
+    /// Of columns of few rows so many that a thread has on their way, if it is to have whole columns: in turns of as many each.
+    fn rows_of_a_thread(&self, summary: &Summary<'_>, vector: i64, inputs: i64) -> Option<i64> {
+        let bytes = summary.globals.iter().filter(|tensor| !tensor.is_output).map(|tensor| tensor.bytes).max()?;
+        let registers = ceil_div(vector * bytes, REGISTER_BYTES) * inputs;
+        let turns = ceil_div(self.slow, (OWN_REGISTERS / registers).max(1));
+        (2..=MOST_OWN_ROWS).contains(&self.slow).then(|| ceil_div(self.slow, turns))
+    }
+}
+
 /// What a block reads at a time, and how much altogether.
 struct Tile {
     threads: BlockShape,
     /// Loads in flight.
     unroll: i64,
     spread: Option<Spread>,
+}
+
+impl Tile {
+    /// Of threads that have sums of their own, with so many loads on their way.
+    fn own(inner: bool, unroll: i64) -> Self {
+        let threads = if inner { BlockShape { x: 1, y: OWN_THREADS } } else { BlockShape { x: OWN_THREADS, y: 1 } };
+        Self { threads, unroll, spread: None }
+    }
 }
 
 /// The tiles of each result over several blocks.
@@ -442,7 +495,10 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Re
             continue;
         }
         let loops = of(&|p| p.is_loop() && p != ParallelType::Vectorize, builder);
-        builder.rfactor(tv, &loops)?;
+        // A thread that has all of a column has one stage.
+        if loops.len() < leaves.len() {
+            builder.rfactor(tv, &loops)?;
+        }
         let lanes = of(&|p| p == ParallelType::Vectorize, builder);
         if !lanes.is_empty() {
             builder.rfactor(tv, &lanes)?;
@@ -491,6 +547,10 @@ fn split_inner(builder: &mut ScheduleBuilder, params: &ReductionParams) -> Resul
     };
     let (vectors, lane) = builder.split(fast, params.vector, params.exact_vector)?;
     builder.parallelize(lane, ParallelType::Vectorize)?;
+    let (vectors, slow) = match slow {
+        Some(runs) if params.joined => (builder.merge(runs, vectors)?, None),
+        slow => (vectors, slow),
+    };
     let Tiles { block, steps, in_tile } =
         split_tiles(builder, params, vectors, params.threads.x * params.unroll, beside)?;
     if let Some(block) = block {
@@ -515,9 +575,14 @@ fn split_outer(builder: &mut ScheduleBuilder, params: &ReductionParams) -> Resul
     };
     let (vectors, lane) = builder.split(columns, params.vector, params.exact_vector)?;
     builder.parallelize(lane, ParallelType::Vectorize)?;
+    let mut kept = merge_all(builder, &params.kept)?;
+    let vectors = match kept.take_if(|_| params.own) {
+        Some(kept) => builder.merge(kept, vectors)?,
+        None => vectors,
+    };
     let (mut block, thread_x) = builder.split(vectors, params.threads.x, params.exact_kept)?;
     builder.parallelize(thread_x, ParallelType::Tidx)?;
-    if let Some(kept) = merge_all(builder, &params.kept)? {
+    if let Some(kept) = kept {
         block = builder.merge(kept, block)?;
     }
     builder.parallelize(block, ParallelType::Bidx)?;
@@ -527,6 +592,11 @@ fn split_outer(builder: &mut ScheduleBuilder, params: &ReductionParams) -> Resul
     if let Some(part) = part {
         builder.parallelize(part, ParallelType::Bidy)?;
         loops.push(part);
+    }
+    if params.own {
+        builder.parallelize(in_tile, ParallelType::Unroll)?;
+        loops.extend([thread_x, steps, in_tile, lane]);
+        return Ok(Order { loops, tile: vec![in_tile, lane], turn: None });
     }
     let (unrolled, thread_y) = builder.split(in_tile, params.threads.y, true)?;
     builder.parallelize(thread_y, ParallelType::Tidy)?;
@@ -593,5 +663,27 @@ mod tests {
         // No block has less to do than another.
         check([100_000, 96], "outer vector 8 threads 6x64 unroll 4 grid 264 blocks 2 per_sm");
         check([100_000, 16], "outer vector 8 threads 2x256 unroll 4 grid 264 blocks one_tile 2 per_sm");
+    }
+
+    #[test]
+    fn runs_of_a_row_are_joined_and_sums_of_few_elements_are_a_threads_own() {
+        let check = |body: &str, dtype: DType, sizes: &[i64], params: &str| {
+            let text = format!("fusion @f(%x: {dtype}[{}]) {{\n{body}\n}}", vec!["?"; sizes.len()].join(", "));
+            let planned = planned_of(&text, &[(dtype, sizes)]).expect("it is scheduled");
+            assert_eq!((planned.scheduler, planned.params_text.as_str()), ("reduction", params), "{sizes:?}");
+        };
+        let runs = "%0 = cast %x f32\n%1 = sum %0 axes(0, 2, 3)\nreturn %1";
+        check(runs, DType::BF16, &[23, 418, 20, 24], "inner vector 8 threads 256x1 unroll 2 grid 1056 blocks joined");
+        // Runs at odd places, and few rows of many.
+        check(runs, DType::BF16, &[41, 816, 27, 9], "inner vector 8 threads 256x1 unroll 2 aligned joined");
+        check(runs, DType::F32, &[117, 48, 98, 40], "inner vector 4 threads 256x1 unroll 2 grid 1056 blocks joined");
+        let windows = "%0 = cast %x f32\n%1 = sum %0 axes(2, 4)\nreturn %1";
+        check(windows, DType::BF16, &[485, 1328, 2, 5, 2], "inner vector 2 threads 1x128 unroll 2 joined own");
+        check(windows, DType::F32, &[64, 1328, 3, 5, 3], "inner vector 1 threads 1x128 unroll 9 joined own");
+        let experts = "%0 = cast %x f32\n%1 = sum %0 axes(1)\nreturn %1";
+        check(experts, DType::BF16, &[932, 5, 2325], "outer vector 8 threads 128x1 unroll 5 own");
+        // More loads than a thread has registers for: in turns of as many each.
+        check(experts, DType::BF16, &[6000, 31, 2048], "outer vector 8 threads 128x1 unroll 16 own");
+        check(experts, DType::BF16, &[6, 31, 2048], "outer vector 8 threads 32x16 unroll 2");
     }
 }
