@@ -196,6 +196,11 @@ pub(crate) enum Life {
     Gone,
 }
 
+/// Bytes of private memory that this process may have, if that is limited.
+pub(crate) fn memory_limit() -> Option<u64> {
+    rustix::process::getrlimit(Resource::Data).current
+}
+
 /// Whether a child has ended. It is not reaped by that.
 pub(crate) fn life(child: &Child) -> Life {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;

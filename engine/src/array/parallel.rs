@@ -102,6 +102,14 @@ pub(crate) fn defaults<T: Copy + Default + Send + Sync>(len: usize) -> Vec<T> {
     elements
 }
 
+/// Adds elements behind others. Memory is written once.
+pub(crate) fn extend<T: Copy + Send + Sync>(elements: &mut Vec<T>, more: &[T]) {
+    match std::mem::size_of_val(more) > CHUNK {
+        true => elements.par_extend(more.par_iter().with_min_len(CHUNK / size_of::<T>().max(1)).copied()),
+        false => elements.extend_from_slice(more),
+    }
+}
+
 /// What `task` returns for each number below `count`, in order. Each is work enough for a task.
 pub(crate) fn results<R: Send>(count: usize, task: &(dyn Fn(usize) -> R + Sync)) -> Vec<R> {
     let mut results: Vec<Option<R>> = (0..count).map(|_| None).collect();
@@ -128,6 +136,9 @@ mod tests {
                 });
                 assert!(elements.iter().all(|&element| element == 0), "rows of {size} of {len}");
             }
+            let mut extended = vec![7; 3];
+            extend(&mut extended, &numbers);
+            assert!(extended[..3] == [7; 3] && extended[3..] == numbers, "extended by {len}");
             let own = filled(len, &|start, out| out.iter_mut().enumerate().for_each(|(i, r)| *r = start + i));
             assert_eq!(own, numbers, "filled {len}");
         }

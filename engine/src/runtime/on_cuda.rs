@@ -6,11 +6,10 @@ use super::executor::{Call, CallMemory, Executed, Executor, run_steps};
 use super::profile::StepCost;
 use super::session::guard;
 use super::unchecked;
-use crate::array::parallel;
 use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcSearch};
 use crate::backend::cuda::{
-    self, CompiledCubin, Compiler, CublasLt, Device, GuardedBuffer, Issued, LaunchArgs, LoadedKernel, PlannedProduct,
-    ProductAddresses,
+    self, CompiledCubin, Compiler, CublasLt, Device, DeviceBuffer, GuardedBuffer, Inspector, Issued, LaunchArgs,
+    LoadedKernel, PlannedProduct, ProductAddresses, Question,
 };
 use crate::backend::sim::SimReport;
 use crate::compile::Plan;
@@ -20,12 +19,16 @@ use crate::options::{CompileCx, DeviceDesc, Phase, RunChecks};
 use crate::program::{Copy, Launch, LibraryCall, Program, Storage, ValueId};
 use crate::tensor::CopyRows;
 use crate::util::SecondaryMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Loaded kernels that are kept.
 const MAX_KERNELS: usize = 1024;
+/// Memory of fewer bytes is looked at by the host.
+const WORTH: usize = 1 << 20;
+/// Of the device's memory that is free, one part in so many may be copies of what is not to change.
+const COPIES_SHARE: usize = 4;
 
 /// An open GPU with its compiler.
 pub(super) struct CudaBackend {
@@ -35,6 +38,17 @@ pub(super) struct CudaBackend {
     library: std::result::Result<Arc<CublasLt>, String>,
     loaded: Cache<Loaded>,
     pub(super) timer: Mutex<Option<cuda::Timer>>,
+    inspection: Mutex<Inspection>,
+}
+
+/// Who looks at memory on the device: made when it is first needed.
+#[derive(Default)]
+enum Inspection {
+    #[default]
+    Unmade,
+    Made(Inspector),
+    /// It cannot be had: the host looks at all memory.
+    Refused,
 }
 
 /// The name of the empty span of phase `Codegen` that a run has whose kernel's
@@ -56,7 +70,42 @@ impl CudaBackend {
         let beside = compiler.nvrtc().path().parent().map(Path::to_path_buf);
         let folders: Vec<PathBuf> = search.folders.iter().cloned().chain(beside).collect();
         let library = CublasLt::open(&folders).map(Arc::new);
-        Ok(Self { device, compiler, library, loaded: Cache::new(MAX_KERNELS), timer: Mutex::default() })
+        Ok(Self {
+            device,
+            compiler,
+            library,
+            loaded: Cache::new(MAX_KERNELS),
+            timer: Mutex::default(),
+            inspection: Mutex::default(),
+        })
+    }
+
+    /// Gives to `ask` who looks at memory on the device; nothing where nobody does.
+    fn inspect<T>(&self, ask: impl FnOnce(&mut Inspector) -> T) -> Option<T> {
+        let mut inspection = self.inspection.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*inspection, Inspection::Unmade) {
+            *inspection = Inspector::new(&self.device, self.nvrtc()).map_or(Inspection::Refused, Inspection::Made);
+        }
+        match &mut *inspection {
+            Inspection::Made(inspector) => Some(ask(inspector)),
+            Inspection::Unmade | Inspection::Refused => None,
+        }
+    }
+
+    /// Bytes that the copies of a call may have: nothing where the host looks at all of its memory, or where the rest of
+    /// it might lack them.
+    fn room_for_copies(&self, call: &Call<'_>) -> usize {
+        let given = |position: &u32| call.tensor(*position).map_or(0, |given| given.data.len());
+        let inputs = call.program.device_inputs();
+        let own = || call.program.values.values().map(|value| value.bytes() as usize);
+        let is_worth = inputs.iter().map(given).chain(own()).any(|bytes| bytes >= WORTH);
+        if !call.checks.inputs || !is_worth || self.inspect(|_| ()).is_none() {
+            return 0;
+        }
+        let (needed, used) = (inputs.iter().map(given).chain(own()).sum::<usize>(), self.device.memory_use());
+        // Workspaces come on top, and sizes are rounded up.
+        let left = |free: usize| (free + used.cached).saturating_sub(needed.saturating_mul(2));
+        self.device.memory().map_or(0, |(free, _)| left(free).min((free + used.cached) / COPIES_SHARE))
     }
 
     /// The device as data, with what libraries do on it.
@@ -119,14 +168,18 @@ impl CudaBackend {
 impl Executor for CudaBackend {
     fn begin<'a>(&'a self, call: Call<'a>) -> Result<Box<dyn CallMemory + 'a>> {
         self.load_all(&call.cx, call.program)?;
-        let mut inputs = BTreeMap::new();
+        let (mut inputs, mut copies) = (BTreeMap::new(), Copies::of(self.room_for_copies(&call), call.program));
         for position in call.program.device_inputs() {
             // The caller's storage as a whole, so that offsets and alignment are kept.
             let given = call.tensor(position)?;
-            inputs.insert(position, GuardedBuffer::holding(&self.device, &given.data)?);
+            let buffer = GuardedBuffer::holding(&self.device, &given.data)?;
+            if let Some(copy) = copies.make(&buffer) {
+                copies.inputs.insert(position, copy);
+            }
+            inputs.insert(position, buffer);
         }
         let (own, known) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Box::new(GpuCall { gpu: self, call, inputs, own, known, fresh: Vec::new() }))
+        Ok(Box::new(GpuCall { gpu: self, call, inputs, own, known, fresh: Vec::new(), copies }))
     }
 
     fn run(&self, call: Call<'_>) -> Result<Executed> {
@@ -157,6 +210,42 @@ struct GpuCall<'a> {
     known: BTreeMap<ValueId, Vec<u8>>,
     /// Of these, those that the last step wrote: nothing can have changed them since.
     fresh: Vec<ValueId>,
+    copies: Copies,
+}
+
+/// Copies on the device of what no later step may change, as far as there is room.
+struct Copies {
+    room: usize,
+    /// Of arguments, by position.
+    inputs: BTreeMap<u32, DeviceBuffer>,
+    values: BTreeMap<ValueId, DeviceBuffer>,
+    /// Values that steps read.
+    read: BTreeSet<ValueId>,
+}
+
+impl Copies {
+    fn of(room: usize, program: &Program) -> Self {
+        let reads = program.steps.iter().flat_map(|step| step.reads());
+        let read = reads.map(|value| program.root(value).0).collect();
+        Self { room, inputs: BTreeMap::new(), values: BTreeMap::new(), read }
+    }
+
+    /// A copy of memory that is worth one.
+    fn make(&mut self, buffer: &GuardedBuffer) -> Option<DeviceBuffer> {
+        let bytes = buffer.len();
+        // Where the device has no memory for one, the host looks.
+        let copy = (WORTH..=self.room).contains(&bytes).then(|| buffer.copied().ok())??;
+        self.room -= bytes;
+        Some(copy)
+    }
+}
+
+/// Memory that a step reads, and what should be in it as far as that is known: on the device, and on the host.
+struct ReadMemory<'a> {
+    number: usize,
+    buffer: &'a GuardedBuffer,
+    copy: Option<&'a DeviceBuffer>,
+    expected: Option<&'a [u8]>,
 }
 
 /// What is issued in one step, and on what.
@@ -238,18 +327,70 @@ impl GpuCall<'_> {
         if checks.red_zones {
             memory.check_zones_and(work.issued, &read)?;
         }
-        if checks.inputs {
-            for (number, value) in work.reads.iter().enumerate() {
-                let Some(root) = value.map(|value| program.root(value).0) else { continue };
-                let (buffer, expected) = match program.values[root].storage {
-                    Storage::Input(position) => (self.inputs.get(&position), Some(&self.call.tensor(position)?.data)),
-                    _ => (self.own.get(&root), self.known.get(&root)),
-                };
-                if let (Some(buffer), Some(expected)) = (buffer, expected) {
-                    buffer
-                        .check_unchanged(&format!("input {number}"), expected)
-                        .map_err(|error| error.note(format!("by kernel {}", work.issued.name)))?;
+        if checks.inputs { self.check_reads(work) } else { Ok(()) }
+    }
+
+    /// Fails if what was issued wrote into what it reads.
+    fn check_reads(&self, work: &Work<'_>) -> Result<()> {
+        let reads = self.reads(work)?;
+        let question = |read: &ReadMemory<'_>| {
+            let (buffer, copy) = (read.buffer, read.copy?);
+            Some(Question::Differ { addresses: [buffer.address(), copy.address()], bytes: buffer.len() })
+        };
+        let questions: Vec<Question> = reads.iter().filter_map(question).collect();
+        let is_sure = !questions.is_empty()
+            && self.gpu.inspect(|inspector| inspector.any(&questions)).transpose()? == Some(false);
+        for ReadMemory { number, buffer, copy, expected } in reads {
+            let copied = match (copy, expected) {
+                (Some(_), _) if is_sure => continue,
+                (Some(copy), None) => Some(copy.all_bytes()?),
+                _ => None,
+            };
+            let Some(expected) = expected.or(copied.as_deref()) else { continue };
+            buffer
+                .check_unchanged(&format!("input {number}"), expected)
+                .map_err(|error| error.note(format!("by kernel {}", work.issued.name)))?;
+        }
+        Ok(())
+    }
+
+    /// What was issued reads, with what is known of it.
+    fn reads(&self, work: &Work<'_>) -> Result<Vec<ReadMemory<'_>>> {
+        let program = self.call.program;
+        let mut reads = Vec::new();
+        for (number, value) in work.reads.iter().enumerate() {
+            let Some(root) = value.map(|value| program.root(value).0) else { continue };
+            let (buffer, copy, expected) = match program.values[root].storage {
+                Storage::Input(position) => {
+                    let given = self.call.tensor(position)?;
+                    (self.inputs.get(&position), self.copies.inputs.get(&position), Some(given.data.as_slice()))
                 }
+                _ => (self.own.get(&root), self.copies.values.get(&root), self.known.get(&root).map(Vec::as_slice)),
+            };
+            reads.extend(buffer.map(|buffer| ReadMemory { number, buffer, copy, expected }));
+        }
+        Ok(reads)
+    }
+
+    /// The outputs of a launch, to be looked at for what is unwritten; nothing where the device knows that there is no such.
+    fn suspects(&self, memory: &cuda::CallMemory) -> Result<Option<Vec<Vec<u8>>>> {
+        let questions = memory.questions();
+        let is_large = |question: &Question| matches!(question, Question::HoldsPoison { bytes, .. } if *bytes >= WORTH);
+        let is_written = questions.iter().any(is_large)
+            && self.gpu.inspect(|inspector| inspector.any(&questions)).transpose()? == Some(false);
+        if is_written { Ok(None) } else { memory.outputs().map(Some) }
+    }
+
+    /// Keeps what a step left in a value, for the steps that read it.
+    fn remember(&mut self, value: ValueId, buffer: &GuardedBuffer) -> Result<()> {
+        if !self.call.checks.inputs || !self.copies.read.contains(&value) {
+            return Ok(());
+        }
+        match self.copies.make(buffer) {
+            Some(copy) => drop(self.copies.values.insert(value, copy)),
+            None => {
+                self.known.insert(value, buffer.bytes_from(0, buffer.len())?);
+                self.fresh.push(value);
             }
         }
         Ok(())
@@ -269,9 +410,10 @@ impl GpuCall<'_> {
         issue()?;
         let found = cx.span(Phase::Verify, "download", work.id, || {
             self.check_memory(work, &memory)?;
-            if checks.unwritten { memory.outputs() } else { Ok(Vec::new()) }
+            if checks.unwritten { self.suspects(&memory) } else { Ok(None) }
         })?;
-        if checks.unwritten {
+        let is_clean = checks.unwritten && found.is_none();
+        if let Some(found) = found {
             let name = |output: usize| program.name_of(work.writes[output]).to_string();
             // After a second launch what is in memory is what that one left.
             if !memory.check_written(work.issued, &found, name, issue)? {
@@ -279,10 +421,15 @@ impl GpuCall<'_> {
                 self.fresh.extend_from_slice(work.writes);
             }
         }
-        for (output, buffer) in work.writes.iter().zip(memory.into_outputs()) {
-            self.own.insert(*output, buffer);
-        }
-        Ok(())
+        cx.span(Phase::Verify, "copies", work.id, || {
+            for (output, buffer) in work.writes.iter().zip(memory.into_outputs()) {
+                if is_clean {
+                    self.remember(*output, &buffer)?;
+                }
+                self.own.insert(*output, buffer);
+            }
+            Ok(())
+        })
     }
 
     /// Poisoned memory for each value that is written, and where each is.
@@ -341,13 +488,12 @@ impl CallMemory for GpuCall<'_> {
     }
 
     fn read(&self, value: ValueId) -> Result<Vec<u8>> {
-        let mut data = parallel::defaults(self.call.program.values[value].bytes() as usize);
-        if data.is_empty() {
-            return Ok(data);
+        let bytes = self.call.program.values[value].bytes() as usize;
+        if bytes == 0 {
+            return Ok(Vec::new());
         }
         let (buffer, start) = self.place(value)?;
-        buffer.download_from(start, &mut data)?;
-        Ok(data)
+        buffer.bytes_from(start, bytes)
     }
 
     fn take(&mut self, value: ValueId) -> Result<Vec<u8>> {
@@ -378,6 +524,9 @@ impl CallMemory for GpuCall<'_> {
     fn free(&mut self, value: ValueId) {
         self.own.remove(&value);
         self.known.remove(&value);
+        if let Some(copy) = self.copies.values.remove(&value) {
+            self.copies.room += copy.len();
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! has the same data on every device, for any layout and number of threads.
 //! Random values repeat after [`PERIOD`] elements, a prime, so that big tensors
 //! are copied rather than drawn and no row of a usual size repeats in place.
+//! What was drawn is kept for later cases ([`Draws`]), which mostly draw the same.
 
 use crate::case::{Case, Dist, InputSpec, Number, Real, TensorSpec, strides, suggest};
 use engine::diag::{Diagnostic, Result, code};
@@ -10,6 +11,7 @@ use engine::fusion::{Fusion, Operand, ScalarDef};
 use engine::num::{DType, DTypeClass, Value, storage};
 use engine::tensor::{Arg, ArgMeta, HostTensor, Offsets, TensorMeta};
 use rayon::prelude::*;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// An argument's specification with its declaration: name and data type.
 type DeclaredInput<'a> = (&'a str, DType, &'a InputSpec);
@@ -47,10 +49,10 @@ fn entries<'a>(fusion: &'a Fusion, case: &'a Case) -> Result<Vec<DeclaredInput<'
 }
 
 /// Builds the arguments of a fusion in order.
-pub(super) fn build(fusion: &Fusion, case: &Case) -> Result<Vec<Arg>> {
+pub(super) fn build(fusion: &Fusion, case: &Case, draws: &Draws) -> Result<Vec<Arg>> {
     let made = entries(fusion, case)?.into_iter().map(|(name, dtype, spec)| match spec {
         InputSpec::Scalar(number) => scalar(name, dtype, *number),
-        InputSpec::Tensor(spec) => Ok(Arg::Tensor(tensor(name, dtype, spec)?)),
+        InputSpec::Tensor(spec) => Ok(Arg::Tensor(tensor(name, dtype, spec, draws)?)),
     });
     made.collect()
 }
@@ -145,13 +147,19 @@ fn meta(name: &str, dtype: DType, spec: &TensorSpec) -> Result<TensorMeta> {
 /// on other parts of it, on the same stack.
 const WORD: usize = 64;
 
-/// So many equal bytes, set by all threads where they are many; refused where there is no memory for them.
-fn bytes_of(name: &str, count: usize, byte: u8) -> Result<Vec<u8>> {
+/// Memory for so many bytes; refused where there is none.
+fn words_for(name: &str, count: usize) -> Result<Vec<[u8; WORD]>> {
     let mut words: Vec<[u8; WORD]> = Vec::new();
     words.try_reserve_exact(count.div_ceil(WORD)).map_err(|_| {
         let message = format!("input `%{name}` needs {count} bytes of host memory, which are not there");
         Diagnostic::user(code::TENSOR_TOO_LARGE, message)
     })?;
+    Ok(words)
+}
+
+/// So many equal bytes, set by all threads where they are many.
+fn bytes_of(name: &str, count: usize, byte: u8) -> Result<Vec<u8>> {
+    let mut words = words_for(name, count)?;
     if count > CHUNK {
         rayon::iter::repeat_n([byte; WORD], count / WORD).with_min_len(CHUNK / WORD).collect_into_vec(&mut words);
     }
@@ -160,49 +168,61 @@ fn bytes_of(name: &str, count: usize, byte: u8) -> Result<Vec<u8>> {
     Ok(data)
 }
 
-fn tensor(name: &str, dtype: DType, spec: &TensorSpec) -> Result<HostTensor> {
+/// So many bytes, which are those of `part` again and again. Memory is written once, by all threads where it is much: to
+/// clear it first takes as long as to fill it.
+fn repeated(name: &str, part: &[u8], count: usize) -> Result<Vec<u8>> {
+    let mut words = words_for(name, count)?;
+    let word = |number: usize| {
+        let at = number * WORD % part.len();
+        part[at..].first_chunk().copied().unwrap_or_else(|| std::array::from_fn(|i| part[(at + i) % part.len()]))
+    };
+    if count > CHUNK {
+        let whole = (0..count / WORD).into_par_iter().with_min_len(CHUNK / WORD);
+        whole.map(word).collect_into_vec(&mut words);
+    }
+    let mut data = words.into_flattened();
+    while data.len() < count {
+        let rest = &part[data.len() % part.len()..];
+        data.extend_from_slice(&rest[..rest.len().min(count - data.len())]);
+    }
+    Ok(data)
+}
+
+/// Whether the storage of a tensor is its elements and nothing else.
+fn is_dense(meta: &TensorMeta, spec: &TensorSpec) -> bool {
+    spec.layout.offset == 0 && meta.is_contiguous()
+}
+
+fn tensor(name: &str, dtype: DType, spec: &TensorSpec, draws: &Draws) -> Result<HostTensor> {
     let overflow = || overflow(name);
     let meta = meta(name, dtype, spec)?;
-    let draw = Draw { dist: &spec.dist, dtype, seed: seed(name, spec.seed), len: meta.numel().ok_or_else(overflow)? };
-    let offset = spec.layout.offset;
+    let draw = Draw { dist: &spec.dist, dtype, seed: seed(name, spec.seed) };
+    let (offset, width) = (spec.layout.offset, dtype.bytes());
     let bytes = (meta.span().ok_or_else(overflow)? as usize)
         .checked_add(offset)
-        .and_then(|n| n.checked_mul(dtype.bytes()))
+        .and_then(|n| n.checked_mul(width))
         .ok_or_else(overflow)?;
+    if is_dense(&meta, spec) {
+        return HostTensor::new(meta, draws.dense(name, &draw, bytes)?, offset);
+    }
     // Storage outside the view is 0xff: NaN or -1, so that a stray read shows.
-    let mut data = bytes_of(name, bytes, 0xff)?;
-    if meta.is_contiguous() {
-        fill_dense(&mut data[offset * dtype.bytes()..], &draw);
-        return HostTensor::new(meta, data, offset);
-    }
-    let mut tensor = HostTensor::new(meta, data, offset)?;
-    let width = dtype.bytes();
-    let drawn = if draw.repeats() { draw.len.min(PERIOD as i64) } else { draw.len };
-    let mut dense = bytes_of(name, (drawn as usize).checked_mul(width).ok_or_else(overflow)?, 0)?;
-    fill_drawn(&mut dense, &draw);
-    // In row-major order: of several elements in one place the last stays.
-    for (element, at) in dense.chunks_exact(width).cycle().zip(Offsets::new(&tensor.meta)) {
-        tensor.data[(offset + at) * width..][..width].copy_from_slice(element);
-    }
-    Ok(tensor)
+    let count = meta.numel().ok_or_else(overflow)? as usize;
+    let mut tensor = HostTensor::new(meta, bytes_of(name, bytes, 0xff)?, offset)?;
+    draws.with_drawn(name, &draw, count.checked_mul(width).ok_or_else(overflow)?, |drawn| {
+        // In row-major order: of several elements in one place the last stays.
+        for (element, at) in drawn.chunks_exact(width).cycle().zip(Offsets::new(&tensor.meta)) {
+            tensor.data[(offset + at) * width..][..width].copy_from_slice(element);
+        }
+        Ok(tensor)
+    })
 }
 
-fn fill_dense(data: &mut [u8], draw: &Draw<'_>) {
-    let width = draw.dtype.bytes();
-    let period = PERIOD as usize * width;
-    if !draw.repeats() || data.len() <= period {
-        return fill_drawn(data, draw);
-    }
-    let (first, rest) = data.split_at_mut(period);
-    fill_drawn(first, draw);
-    rest.par_chunks_mut(period).for_each(|part| part.copy_from_slice(&first[..part.len()]));
-}
-
-fn fill_drawn(data: &mut [u8], draw: &Draw<'_>) {
+/// Draws elements from number `first` on.
+fn fill_drawn(data: &mut [u8], draw: &Draw<'_>, first: usize) {
     let width = draw.dtype.bytes();
     let fill = |(n, part): (usize, &mut [u8])| {
         for (i, element) in part.chunks_exact_mut(width).enumerate() {
-            let encoded = storage::encode(draw.dtype, draw.value((n * CHUNK + i) as u64));
+            let encoded = storage::encode(draw.dtype, draw.value((first + n * CHUNK + i) as u64));
             element.copy_from_slice(&encoded[..width]);
         }
     };
@@ -211,6 +231,136 @@ fn fill_drawn(data: &mut [u8], draw: &Draw<'_>) {
         // One thread does it before others are awake.
         false => fill((0, data)),
     }
+}
+
+/// Bytes of drawn elements that are kept. The suite draws 1.1e9 elements, 0.1e9 different ones.
+const ROOM_DRAWN: usize = 256 << 20;
+/// Bytes of tensors that are kept, at most. With the suite's, large ones first, a third of all bytes is written.
+const ROOM_TENSORS: usize = 2 << 30;
+/// Smaller tensors are as soon made again.
+const LEAST_TENSOR: usize = 1 << 16;
+
+/// What a worker has drawn, for its later cases: elements depend on distribution, type, seed and number alone, and most
+/// cases draw the same. Of each draw that repeats the longest part is kept, whose beginning the shorter ones are; and of
+/// dense tensors, which nobody changes, the storage of the last one, which is the next one's if that is no longer.
+#[derive(Debug)]
+pub(crate) struct Draws {
+    drawn: Mutex<Shelf>,
+    tensors: Mutex<Shelf>,
+}
+
+impl Default for Draws {
+    /// For a single case: no tensors are kept.
+    fn default() -> Self {
+        let shelf = |room| Mutex::new(Shelf { room, kept: Vec::new() });
+        Self { drawn: shelf(ROOM_DRAWN), tensors: shelf(0) }
+    }
+}
+
+impl Draws {
+    /// For many cases of a process that may have so much memory.
+    pub(super) fn of_worker(memory: Option<u64>) -> Self {
+        let share = memory.map_or(usize::MAX, |bytes| usize::try_from(bytes / 8).unwrap_or(usize::MAX));
+        let draws = Self::default();
+        (lock(&draws.drawn).room, lock(&draws.tensors).room) = (ROOM_DRAWN.min(share), ROOM_TENSORS.min(share));
+        draws
+    }
+
+    /// The storage of a dense tensor of so many bytes.
+    fn dense(&self, name: &str, draw: &Draw<'_>, bytes: usize) -> Result<Vec<u8>> {
+        if !draw.repeats() {
+            return drawn_on(name, draw, &[], bytes);
+        }
+        let kept = lock(&self.tensors).take(draw);
+        // A small tensor shall not hold the memory of a large one.
+        if let Some(mut data) = kept.filter(|data| data.len() >= bytes && data.capacity() <= 2 * bytes) {
+            data.truncate(bytes);
+            return Ok(data);
+        }
+        self.with_drawn(name, draw, bytes, |drawn| repeated(name, drawn, bytes))
+    }
+
+    /// Gives the first so many bytes of a draw to `body`, without those that repeat them.
+    fn with_drawn<T>(
+        &self,
+        name: &str,
+        draw: &Draw<'_>,
+        bytes: usize,
+        body: impl FnOnce(&[u8]) -> Result<T>,
+    ) -> Result<T> {
+        if !draw.repeats() {
+            return body(&drawn_on(name, draw, &[], bytes)?);
+        }
+        let bytes = bytes.min(PERIOD as usize * draw.dtype.bytes());
+        let mut elements = lock(&self.drawn).take(draw).unwrap_or_default();
+        if elements.len() < bytes {
+            elements = drawn_on(name, draw, &elements, bytes)?;
+        }
+        let result = body(&elements);
+        lock(&self.drawn).put(draw, elements);
+        result
+    }
+
+    /// Takes the arguments of a case back that [`build`] made, for later cases.
+    pub(super) fn give_back(&self, fusion: &Fusion, case: &Case, args: Vec<Arg>) {
+        let Ok(entries) = entries(fusion, case) else { return };
+        for ((name, dtype, spec), arg) in entries.into_iter().zip(args) {
+            let (InputSpec::Tensor(spec), Arg::Tensor(tensor)) = (spec, arg) else { continue };
+            let draw = Draw { dist: &spec.dist, dtype, seed: seed(name, spec.seed) };
+            if draw.repeats() && is_dense(&tensor.meta, spec) && tensor.data.len() >= LEAST_TENSOR {
+                lock(&self.tensors).put(&draw, tensor.data);
+            }
+        }
+    }
+}
+
+fn lock(shelf: &Mutex<Shelf>) -> MutexGuard<'_, Shelf> {
+    shelf.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The beginnings of draws, up to so many bytes: beyond them what was put there first goes.
+#[derive(Debug)]
+struct Shelf {
+    room: usize,
+    kept: Vec<Kept>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    dist: Dist,
+    dtype: DType,
+    seed: u64,
+    data: Vec<u8>,
+}
+
+impl Shelf {
+    fn take(&mut self, draw: &Draw<'_>) -> Option<Vec<u8>> {
+        let is_same = |kept: &Kept| (kept.seed, kept.dtype) == (draw.seed, draw.dtype) && kept.dist == *draw.dist;
+        let at = self.kept.iter().rposition(is_same)?;
+        Some(self.kept.remove(at).data)
+    }
+
+    fn put(&mut self, draw: &Draw<'_>, data: Vec<u8>) {
+        self.take(draw);
+        self.kept.push(Kept { dist: draw.dist.clone(), dtype: draw.dtype, seed: draw.seed, data });
+        let held: usize = self.kept.iter().map(|kept| kept.data.capacity()).sum();
+        let mut beyond = held.saturating_sub(self.room);
+        let goes = self.kept.iter().take_while(|kept| {
+            let goes = beyond > 0;
+            beyond = beyond.saturating_sub(kept.data.capacity());
+            goes
+        });
+        let count = goes.count();
+        self.kept.drain(..count);
+    }
+}
+
+/// The first `bytes` bytes of a draw, of which the first are known.
+fn drawn_on(name: &str, draw: &Draw<'_>, known: &[u8], bytes: usize) -> Result<Vec<u8>> {
+    let mut elements = bytes_of(name, bytes, 0)?;
+    elements[..known.len()].copy_from_slice(known);
+    fill_drawn(&mut elements[known.len()..], draw, known.len() / draw.dtype.bytes());
+    Ok(elements)
 }
 
 fn seed(name: &str, given: Option<u64>) -> u64 {
@@ -232,7 +382,6 @@ struct Draw<'a> {
     dist: &'a Dist,
     dtype: DType,
     seed: u64,
-    len: i64,
 }
 
 impl Draw<'_> {
@@ -336,10 +485,14 @@ impl Draw<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::ArgLayout;
+    use crate::case::{ArgLayout, Target, read_text};
+    use crate::worker::pipeline;
 
     fn spec(dist: Dist, sizes: &[i64], layout: ArgLayout) -> TensorSpec {
         TensorSpec { dist, sizes: sizes.to_vec(), seed: Some(1), layout }
+    }
+    fn tensor(name: &str, dtype: DType, spec: &TensorSpec) -> Result<HostTensor> {
+        super::tensor(name, dtype, spec, &Draws::default())
     }
     fn normal() -> Dist {
         Dist::Normal(Real::new(0.0), Real::new(1.0))
@@ -373,6 +526,81 @@ mod tests {
         assert!(dense.bits_equal(&strided));
         let at = |i: i64| dense.get(&[i / 1000, i % 1000]);
         assert_eq!(at(PERIOD as i64 + 7), at(7));
+    }
+
+    #[test]
+    fn what_was_drawn_before_changes_nothing() {
+        let draws = Draws::of_worker(None);
+        let (period, word) = (PERIOD as i64, WORD as i64);
+        let sizes = [0, 1, 7, word, 4099, 5, CHUNK as i64 + 1, 3, period - 1, period, 3 * period + 5, 2 * period, 900];
+        let other = |spec: &TensorSpec| TensorSpec { seed: Some(2), ..spec.clone() };
+        for dist in [normal(), Dist::Special, Dist::Randint(-3, 3), Dist::Arange(Real::new(1.0), Real::new(2.0))] {
+            for dtype in [DType::BF16, DType::I8, DType::F64] {
+                for size in sizes {
+                    let spec = spec(dist.clone(), &[size], ArgLayout::default());
+                    for spec in [spec.clone(), other(&spec)] {
+                        let shared = super::tensor("x", dtype, &spec, &draws).expect("made");
+                        assert!(shared == tensor("x", dtype, &spec).expect("made"), "{spec:?} {dtype}");
+                    }
+                }
+            }
+        }
+        // Of each draw the longest part is kept, and what does not repeat is not.
+        let kept: Vec<usize> = lock(&draws.drawn).kept.iter().map(|kept| kept.data.len() / PERIOD as usize).collect();
+        assert_eq!(kept.len(), 3 * 3 * 2);
+        assert!(kept.iter().all(|width| [1, 2, 8].contains(width)), "{kept:?}");
+    }
+
+    #[test]
+    fn the_storage_of_a_tensor_is_that_of_the_next_one() {
+        let text = "---\nversion = 1\nsuite = \"DrawsTest\"\nabout = \"why\"\n---\nfusion @f(%x: f32[?], %y: f32[?]) {\n  \
+                    %0 = add %x, %x\n  return %0, %y\n}\n; inputs: x = normal[$n], y = arange(0, 1)[$n]\n";
+        let case = |n: usize| {
+            let text = text.replace("$n", &n.to_string());
+            let (cases, errors) = read_text("draws.fuse", &text, Target::Sim);
+            assert!(errors.is_empty(), "{errors:?}");
+            cases.into_iter().next().expect("a case")
+        };
+        let fusion = pipeline::parse(&case(1)).expect("parses");
+        let run = |draws: &Draws, n: usize| {
+            let args = build(&fusion, &case(n), draws).expect("made");
+            assert!(args == build(&fusion, &case(n), &Draws::default()).expect("made"), "{n}");
+            let Some(Arg::Tensor(x)) = args.first() else { panic!("a tensor") };
+            let at = x.data.as_ptr();
+            draws.give_back(&fusion, &case(n), args);
+            at
+        };
+        let draws = Draws::of_worker(None);
+        let first = run(&draws, 100_000);
+        assert!([90_000, 60_000].map(|n| run(&draws, n)) == [first; 2], "shorter ones are its beginning");
+        // Longer than what is left of it, and far shorter.
+        assert!(lock(&draws.tensors).kept.iter().all(|kept| kept.data.len() == 240_000));
+        run(&draws, 70_000);
+        run(&draws, 20_000);
+        let lens = |draws: &Draws| lock(&draws.tensors).kept.iter().map(|kept| kept.data.len()).collect::<Vec<_>>();
+        assert_eq!(lens(&draws), [80_000]);
+        // Small ones are made again, and nothing is kept where there is no room.
+        run(&draws, 10);
+        assert!(lens(&draws).is_empty());
+        let small = Draws::of_worker(Some(8 * 100_000));
+        run(&small, 100_000);
+        run(&small, 20_000);
+        assert_eq!(lens(&small), [80_000]);
+    }
+
+    #[test]
+    fn what_was_put_on_a_shelf_last_stays() {
+        let mut shelf = Shelf { room: 400, kept: Vec::new() };
+        let dist = normal();
+        let mut put = |seed: u64, bytes: usize| {
+            shelf.put(&Draw { dist: &dist, dtype: DType::F64, seed }, vec![0; bytes]);
+            shelf.kept.iter().map(|kept| kept.seed).collect::<Vec<_>>()
+        };
+        assert_eq!([0, 1, 2, 3].map(|seed| put(seed, 100).len()), [1, 2, 3, 4]);
+        assert_eq!(put(1, 100), [0, 2, 3, 1]);
+        assert_eq!(put(4, 1), [2, 3, 1, 4]);
+        assert_eq!(put(5, 399), [4, 5]);
+        assert!(put(6, 401).is_empty());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One case from text to outcome.
 
+use super::args::Draws;
 use super::device::Device;
 use super::jitter::Jitter;
 use super::results::Results;
@@ -34,6 +35,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) bless: bool,
     /// Of outputs that passed before.
     pub(crate) known: Option<Digest>,
+    /// What earlier cases drew.
+    pub(crate) draws: &'a Draws,
     /// Whether the case is run twice and its results are compared.
     pub(crate) twice: bool,
     /// Whether what the host would compute is refused.
@@ -108,10 +111,10 @@ fn one(error: Box<Diagnostic>) -> Vec<Diagnostic> {
 
 fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<Diagnostic>> {
     let fusion = spans.engine(Phase::Parse, &case.name, || pipeline::parse(case))?;
-    let args = spans.own(Own::Inputs, "inputs", || args::build(&fusion, case)).map_err(one)?;
+    let args = spans.own(Own::Inputs, "inputs", || args::build(&fusion, case, cx.draws)).map_err(one)?;
     // Where nothing runs beside the reference, it is what is asked.
     let known = cx.known.filter(|_| matches!(cx.device, Device::Session { .. }));
-    let mut judge = Judge { case, fusion: &fusion, args: &args, known, wanted: None, spans };
+    let mut judge = Judge { case, fusion: &fusion, args: &args, draws: cx.draws, known, wanted: None, spans };
     // Before anything is compiled: what the reference refuses needs no kernel.
     if known.is_none()
         && let Some(failed) = judge.evaluate()?
@@ -145,6 +148,7 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
             .own(Own::Bench, "bench", || bench::measure(case, &fusion, &args, session, &runs, &mut outcome))
             .map_err(one)?;
     }
+    cx.draws.give_back(&fusion, case, args);
     Ok(outcome)
 }
 
@@ -232,6 +236,7 @@ struct Judge<'a> {
     case: &'a Case,
     fusion: &'a Fusion,
     args: &'a [Arg],
+    draws: &'a Draws,
     /// Of outputs that passed before.
     known: Option<Digest>,
     /// What the reference says, once it was asked.
@@ -242,9 +247,9 @@ struct Judge<'a> {
 impl Judge<'_> {
     /// Evaluates the reference, and holds it to what the case says of it; the failure if it is not that.
     fn evaluate(&mut self) -> Result<Option<Outcome>, Vec<Diagnostic>> {
-        let Self { case, fusion, args, spans, .. } = *self;
+        let Self { case, fusion, args, draws, spans, .. } = *self;
         let wanted = spans.own(Own::Reference, "reference", || pipeline::reference(fusion, args)).map_err(one)?;
-        let results = Results { case, fusion, args, outputs: &wanted.outputs };
+        let results = Results { case, fusion, args, draws, outputs: &wanted.outputs };
         let wrong = spans.own(Own::Compare, "reference", || results.check())?;
         self.wanted = Some(wanted);
         Ok((!wrong.is_empty()).then(|| Outcome::fail("fail.reference", wrong.join("\n"))))
@@ -550,7 +555,7 @@ pub(crate) fn reads_as_it_says(case: &Case, refused: &[Diagnostic]) -> bool {
 /// included; nothing is launched.
 pub(crate) fn examine(case: &Case, session: &Session) -> Vec<Diagnostic> {
     let evaluated = pipeline::parse(case).and_then(|fusion| {
-        let args = args::build(&fusion, case).map_err(one)?;
+        let args = args::build(&fusion, case, &Draws::default()).map_err(one)?;
         pipeline::reference(&fusion, &args).map_err(one)
     });
     let compiled = evaluated.and_then(|_| program(case, session));
@@ -578,7 +583,7 @@ pub(crate) fn show(case: &Case, stage: Stage, session: &Session, seed: u64) -> R
     if !matches!(stage, Stage::Sim | Stage::Profile | Stage::Ref) {
         return Ok(stage_text(&*program(case, session)?, stage.name()).unwrap_or_default());
     }
-    let args = args::build(&fusion, case).map_err(one)?;
+    let args = args::build(&fusion, case, &Draws::default()).map_err(one)?;
     if stage == Stage::Ref {
         let evaluation = pipeline::reference(&fusion, &args).map_err(one)?;
         return Ok(outputs_text(&fusion, &evaluation.outputs));
@@ -639,11 +644,12 @@ mod tests {
         let crumbs = CrumbWriter::open(page.share().expect("shares")).expect("maps");
         let spans = Spans::new(&crumbs, None);
         let fusion = pipeline::parse(case).expect("parses");
-        let args = args::build(&fusion, case).expect("inputs");
+        let draws = Draws::default();
+        let args = args::build(&fusion, case, &draws).expect("inputs");
         let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Default::default());
         let mut run = session.run(&fusion, &args, &spans).expect("runs");
         spoil(&mut run.outputs[0].data);
-        let mut judge = Judge { case, fusion: &fusion, args: &args, known, wanted: None, spans: &spans };
+        let mut judge = Judge { case, fusion: &fusion, args: &args, draws: &draws, known, wanted: None, spans: &spans };
         if known.is_none() {
             assert_eq!(judge.evaluate().expect("evaluates"), None);
         }

@@ -2,6 +2,7 @@
 //! sizes and strides, elements, and another fusion of the same file. So the
 //! oracle is checked too, on every device.
 
+use super::args::Draws;
 use super::{args, compare, pipeline};
 use crate::case::{Case, OutputSpec, SameAs, ValuesSpec};
 use crate::outcome::Numerics;
@@ -15,6 +16,8 @@ pub(super) struct Results<'a> {
     pub(super) case: &'a Case,
     pub(super) fusion: &'a Fusion,
     pub(super) args: &'a [Arg],
+    /// What was drawn so far.
+    pub(super) draws: &'a Draws,
     pub(super) outputs: &'a [HostTensor],
 }
 
@@ -104,7 +107,8 @@ impl Results<'_> {
         };
         let fusion = pipeline::parse(&other).map_err(note)?;
         other.inputs.retain(|(name, _)| args::is_input(&fusion, name));
-        let evaluated = args::build(&fusion, &other).and_then(|arguments| pipeline::reference(&fusion, &arguments));
+        let evaluated =
+            args::build(&fusion, &other, self.draws).and_then(|arguments| pipeline::reference(&fusion, &arguments));
         let outputs = evaluated.map_err(|error| note(vec![*error]))?.outputs;
         let place = format!("{}:{}", self.case.file, same.line);
         if outputs.len() != self.outputs.len() {

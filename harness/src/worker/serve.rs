@@ -1,6 +1,7 @@
 //! The worker's loop: hello, init, ready, then run until drained or cut off.
 
 use super::ahead::{self, Ahead};
+use super::args::Draws;
 use super::device::Device;
 use super::fault::FaultPast;
 use super::hygiene::Hygiene;
@@ -68,7 +69,8 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     let served = std::thread::scope(|scope| {
         ahead.start(scope, &device, crumbs, knobs.compile_threads, knobs.jitter, clients);
         let past = FaultPast { sharers, ..FaultPast::default() };
-        let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene, knobs };
+        let draws = Draws::of_worker(crate::os::memory_limit());
+        let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene, knobs, draws };
         let served = server.serve(&mut receiver);
         if !ahead.close() {
             // Nor may exit handlers run beside what these threads are in.
@@ -92,6 +94,7 @@ struct Server<'a> {
     past: FaultPast,
     hygiene: Hygiene,
     knobs: Knobs,
+    draws: Draws,
 }
 
 impl Server<'_> {
@@ -120,6 +123,7 @@ impl Server<'_> {
                         mode,
                         bless,
                         known,
+                        draws: &self.draws,
                         twice,
                         kernels_only,
                         jitter,

@@ -7,8 +7,8 @@
 
 use super::device::Device;
 use super::guard::{GuardedBuffer, check_zones};
+use super::inspect::Question;
 use super::launch::LoadedKernel;
-use crate::array::parallel;
 use crate::backend::findings::{self, Elements};
 use crate::diag::{Diagnostic, Result};
 use std::sync::Arc;
@@ -95,11 +95,18 @@ impl CallMemory {
 
     /// The bytes of the outputs.
     pub fn outputs(&self) -> Result<Vec<Vec<u8>>> {
-        let download = |output: &OutputBuffer| {
-            let mut data = parallel::defaults(output.buffer.len());
-            output.buffer.download(&mut data).map(|()| data)
+        self.outputs.iter().map(|output| output.buffer.bytes_from(0, output.buffer.len())).collect()
+    }
+
+    /// What to ask of the device of each output: whether something of it may be unwritten.
+    pub fn questions(&self) -> Vec<Question> {
+        let question = |OutputBuffer { buffer, element }: &OutputBuffer| Question::HoldsPoison {
+            address: buffer.address(),
+            bytes: buffer.len(),
+            element: *element,
+            poison: POISON,
         };
-        self.outputs.iter().map(download).collect()
+        self.outputs.iter().map(question).collect()
     }
 
     /// The outputs alone, in their order.

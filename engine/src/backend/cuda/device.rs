@@ -9,6 +9,7 @@ use super::driver::{self, check};
 use super::pool::{MemoryPool, MemoryUse};
 use super::staging::{self, Staging};
 use super::stream::Stream;
+use crate::array::parallel;
 use crate::diag::{Diagnostic, Result, code};
 use crate::options::DeviceDesc;
 use crate::tensor::CopyRows;
@@ -270,6 +271,27 @@ impl Device {
         self.wait(stream)
     }
 
+    /// So many bytes from an address of this device, as [`Device::download_from`] brings them.
+    fn bytes_from(&self, address: u64, bytes: usize, stream: Stream) -> Result<Vec<u8>> {
+        self.enter()?;
+        let Some(staged) = self.staging.take(self, bytes, stream) else {
+            let mut data = parallel::defaults(bytes);
+            return self.download_from(address, &mut data, stream).map(|()| data);
+        };
+        // Pieces are whole words but for the last one. Memory is not cleared first.
+        let mut words: Vec<[u8; WORD]> = Vec::with_capacity(bytes.div_ceil(WORD));
+        let mut rest = Vec::new();
+        staged.download(address, bytes, &mut |_, piece| {
+            let (whole, tail) = piece.as_chunks();
+            parallel::extend(&mut words, whole);
+            rest.extend_from_slice(tail);
+            Ok(())
+        })?;
+        let mut data = words.into_flattened();
+        data.extend(rest);
+        Ok(data)
+    }
+
     /// Gives `bytes` bytes from an address of this device to `look`, piece by piece with their places, after all work
     /// issued on the stream so far. The caller answers for them as in [`Device::copy_rows`].
     fn look_at(
@@ -357,6 +379,8 @@ impl Device {
 const MAX_PITCH: u64 = i32::MAX as u64;
 /// Bytes that are looked at together.
 const PIECE: usize = staging::PART;
+/// Bytes of a new copy on the host that are written at a time.
+const WORD: usize = 64;
 /// What [`Device::probe`] writes.
 const PROBE: u8 = 0x5a;
 
@@ -425,6 +449,17 @@ impl DeviceBuffer {
     pub fn download(&self, offset: usize, data: &mut [u8]) -> Result<()> {
         self.check_range(offset, data.len())?;
         self.device.download_from(self.address + offset as u64, data, self.stream)
+    }
+
+    /// So many bytes from the place `offset` bytes behind the start, after all work issued so far.
+    pub(super) fn bytes(&self, offset: usize, bytes: usize) -> Result<Vec<u8>> {
+        self.check_range(offset, bytes)?;
+        self.device.bytes_from(self.address + offset as u64, bytes, self.stream)
+    }
+
+    /// All of its bytes, after all work issued so far.
+    pub(crate) fn all_bytes(&self) -> Result<Vec<u8>> {
+        self.bytes(0, self.bytes)
     }
 
     /// Gives bytes from the place `offset` bytes behind the start to `look`, piece by piece, each with how far behind

@@ -73,12 +73,18 @@ impl GuardedBuffer {
     }
     /// Copies bytes out.
     pub fn download(&self, data: &mut [u8]) -> Result<()> {
-        self.download_from(0, data)
+        self.check_len(data.len())?;
+        self.buffer.download(ZONE, data)
     }
-    /// Copies bytes out, from that one on.
-    pub fn download_from(&self, start: usize, data: &mut [u8]) -> Result<()> {
-        self.check_len(start.saturating_add(data.len()))?;
-        self.buffer.download(ZONE + start, data)
+    /// So many bytes, from that one on.
+    pub fn bytes_from(&self, start: usize, bytes: usize) -> Result<Vec<u8>> {
+        self.check_len(start.saturating_add(bytes))?;
+        self.buffer.bytes(ZONE + start, bytes)
+    }
+    /// What is between the zones after all work issued so far, once more on the device.
+    pub fn copied(&self) -> Result<DeviceBuffer> {
+        let mut copy = self.buffer.device().alloc(self.bytes)?;
+        copy.copy_range(0, &self.buffer, ZONE, self.bytes).map(|()| copy)
     }
     // Copies must not touch the zones.
     fn check_len(&self, bytes: usize) -> Result<()> {

@@ -4,8 +4,8 @@
 //! uses; [`nvrtc`] compiles the text without a GPU, and [`Compiler`] shares what
 //! comes of it with other processes through a [`CodeStore`], and leaves the compiling to
 //! [`CompilerProcesses`] where it has some; [`Device`] loads and
-//! launches it through the driver; [`Timer`] measures it. All but the last two run on any
-//! machine, and neither touches a file of the CUDA toolkit besides the NVRTC
+//! launches it through the driver; [`Timer`] measures it, and [`Inspector`] looks at memory there. All but the last
+//! three run on any machine, and neither touches a file of the CUDA toolkit besides the NVRTC
 //! library itself: the text includes no header.
 //!
 //! Invariant: the text is a function of the kernel alone. Same kernel, same text.
@@ -19,6 +19,7 @@ mod driver;
 mod expr;
 mod graph;
 mod guard;
+mod inspect;
 mod launch;
 mod library;
 mod library_search;
@@ -50,6 +51,7 @@ pub use driver::{device_count, ready, version};
 pub use graph::Graph;
 pub(crate) use graph::GraphNode;
 pub use guard::{GuardedBuffer, check_zones};
+pub use inspect::{Inspector, Question};
 pub(crate) use launch::scalar_words;
 pub use launch::{LaunchArgs, LoadedKernel};
 pub use pool::MemoryUse;

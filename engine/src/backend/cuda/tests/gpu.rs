@@ -661,12 +661,15 @@ fn large_copies_bring_all_bytes() {
         let mut found = vec![0; given.len()];
         device.download_from(buffer.address(), &mut found, stream).unwrap();
         assert!(found == given, "{} bytes", given.len());
+        assert!(buffer.all_bytes().unwrap() == given, "{} bytes at once", given.len());
     };
     for len in [(1 << 20) - 1, 1 << 20, PART, PART + 1, 2 * PART, 3 * PART + 7] {
         there_and_back(&bytes(len, 1), device.stream());
     }
     let given = bytes(3 * PART + 7, 2);
     let buffer = GuardedBuffer::holding(&device, &given).unwrap();
+    assert!(buffer.bytes_from(PART + 3, PART).unwrap() == given[PART + 3..][..PART]);
+    assert!(buffer.copied().unwrap().all_bytes().unwrap() == given && buffer.bytes_from(1, given.len()).is_err());
     for at in [0, PART - 1, PART, 2 * PART + 5, 3 * PART + 6] {
         let mut other = given.clone();
         other[at] ^= 4;
