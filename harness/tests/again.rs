@@ -205,11 +205,11 @@ fn replays_end_in_time_and_tell_what_they_saw() {
     let args = ["replay", "--exact", "__fault.fail", "--with-faults", "--ref", "--jobs", "1", "--format", "plain"];
     let many = [&args[..], &["--repeat", "1000000"]].concat();
     let begun = Instant::now();
-    let text = check(&place, &[&many[..], &["--budget", "5s"]].concat(), 100, &["recurs in", "--budget was over"]);
+    let text = check(&place, &[&many[..], &["--budget", "2s"]].concat(), 100, &["recurs in", "--budget was over"]);
     assert!(begun.elapsed() < Duration::from_secs(60), "{text}");
     let why = ["why", "__fault.fail", "--with-faults", "--ref", "--jobs", "1", "--format", "plain"];
     let parts = ["as it failed: 100 %", "the sweep is not complete: the time of --budget was over"];
-    check(&place, &[&why[..], &["--repeat", "1000000", "--budget", "5s"]].concat(), 6, &parts);
+    check(&place, &[&why[..], &["--repeat", "1000000", "--budget", "2s"]].concat(), 6, &parts);
     let first = place.newest();
     let child = place.command(&many).stdout(std::process::Stdio::piped()).spawn().expect("starts");
     let log = |dir: PathBuf| std::fs::read_to_string(dir.join("events.jsonl")).unwrap_or_default();

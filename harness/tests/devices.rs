@@ -97,10 +97,19 @@ fn a_run_is_not_gone_on_with_on_another_kind_of_device() {
 
 #[test]
 fn a_driver_that_hangs_at_the_start_is_not_waited_for() {
-    let place = played("stuck", 2, "stuck = true\n");
-    check_run(&place, &["--gpus", "1"], 21, &["E0501", "the driver hangs: NVML gave no answer within", "`--sim 1`"]);
-    check_run(&place, &[], 0, &["no GPU found (the driver hangs", "running on the simulator", "2 passed"]);
-    check(&place, &["doctor", "--nvml", "machine.toml"], 0, &["the driver hangs"]);
+    // Each waits for the driver; none for the others.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let parts = ["E0501", "the driver hangs: NVML gave no answer within", "`--sim 1`"];
+            check_run(&played("stuck", 2, "stuck = true\n"), &["--gpus", "1"], 21, &parts);
+        });
+        scope.spawn(|| {
+            let parts = ["no GPU found (the driver hangs", "running on the simulator", "2 passed"];
+            check_run(&played("stuck-sim", 2, "stuck = true\n"), &[], 0, &parts);
+        });
+        let place = played("stuck-doctor", 2, "stuck = true\n");
+        check(&place, &["doctor", "--nvml", "machine.toml"], 0, &["the driver hangs"]);
+    });
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::async_copy;
 use crate::block::BlockState;
 use crate::clocks::Clocks;
 use crate::counters::{Counters, Segments};
-use crate::lanes::{Files, Lane};
+use crate::lanes::{Files, Lane, map1, map2};
 use crate::localops;
 use crate::memops;
 use crate::memory::GlobalBuffer;
@@ -153,17 +153,37 @@ pub(crate) fn run(machine: &mut Machine, block: &mut BlockState, warp: &mut Warp
             if check { avx2::<true>(machine, block, warp, budget) } else { avx2::<false>(machine, block, warp, budget) }
         };
     }
+    // SAFETY: `interpret` calls it with a program's own registers.
+    let plain = |files: Files, code: &[Inst], pc| unsafe { arithmetic(files, code, pc) };
     if check {
-        interpret::<true>(machine, block, warp, budget)
+        interpret::<true>(machine, block, warp, budget, plain)
     } else {
-        interpret::<false>(machine, block, warp, budget)
+        interpret::<false>(machine, block, warp, budget, plain)
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn avx2<const CHECK: bool>(machine: &mut Machine, block: &mut BlockState, warp: &mut Warp, budget: u64) -> Stop {
-    interpret::<CHECK>(machine, block, warp, budget)
+    // SAFETY: the host has the features, and `interpret` calls it with a program's own registers.
+    let wide = |files: Files, code: &[Inst], pc| unsafe { arithmetic_avx2(files, code, pc) };
+    interpret::<CHECK>(machine, block, warp, budget, wide)
+}
+
+/// See [`op::arithmetic`]. It is half of the code of the interpreter, so all versions of that share it.
+#[inline(never)]
+unsafe fn arithmetic(files: Files, code: &[Inst], pc: usize) -> usize {
+    // SAFETY: passed on to the caller.
+    unsafe { op::arithmetic(files, code, pc) }
+}
+
+/// The same with the host's vector instructions.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+#[inline(never)]
+unsafe fn arithmetic_avx2(files: Files, code: &[Inst], pc: usize) -> usize {
+    // SAFETY: passed on to the caller.
+    unsafe { op::arithmetic(files, code, pc) }
 }
 
 #[inline(always)]
@@ -172,6 +192,7 @@ fn interpret<const CHECK: bool>(
     block: &mut BlockState,
     warp: &mut Warp,
     mut budget: u64,
+    arithmetic: impl Fn(Files, &[Inst], usize) -> usize,
 ) -> Stop {
     let program = machine.program;
     let code = program.code.as_slice();
@@ -206,8 +227,7 @@ fn interpret<const CHECK: bool>(
         // every buffer, slot and function in its table.
         unsafe {
             if inst.op.is_arithmetic() {
-                op::arithmetic(files, inst);
-                pc = next;
+                pc = arithmetic(files, code, pc);
                 continue;
             }
             match inst.op {
@@ -279,11 +299,10 @@ fn interpret<const CHECK: bool>(
                     continue;
                 }
                 Opcode::Loop => {
-                    let mov = Inst { op: Opcode::Mov32, ..inst };
                     if inst.flags.has(Flags::INDEX64) {
-                        op::arithmetic(files, Inst { op: Opcode::Mov64, ..mov });
+                        map1::<i64, i64>(files, inst, |a| a);
                     } else {
-                        op::arithmetic(files, mov);
+                        map1::<i32, i32>(files, inst, |a| a);
                     }
                     let active = below(files, inst, warp.mask);
                     if active == 0 {
@@ -299,9 +318,9 @@ fn interpret<const CHECK: bool>(
                 Opcode::Next => {
                     let step = Inst { a: inst.d, b: inst.c, ..inst };
                     if inst.flags.has(Flags::INDEX64) {
-                        op::arithmetic(files, Inst { op: Opcode::AddI64, ..step });
+                        map2::<i64, i64, i64>(files, step, i64::wrapping_add);
                     } else {
-                        op::arithmetic(files, Inst { op: Opcode::AddI32, ..step });
+                        map2::<i32, i32, i32>(files, step, i32::wrapping_add);
                     }
                     warp.steps += 1;
                     if warp.steps > machine.max_steps {

@@ -59,21 +59,26 @@ macro_rules! operations {
             }
         }
 
-        /// Executes an arithmetic operation in all lanes.
+        /// Executes arithmetic operations from `pc` on in all lanes; returns the place of the first
+        /// other operation.
         ///
         /// # Safety
-        /// The registers of `inst` are below the sizes of `files`.
+        /// The registers of `code` are below the sizes of `files`.
         #[inline(always)]
-        pub(crate) unsafe fn arithmetic(files: Files, inst: Inst) {
-            // SAFETY: passed on to the caller.
-            unsafe {
-                match inst.op {
-                    $(Opcode::$u => map1::<$ua, $ud>(files, inst, $uf),)*
-                    $(Opcode::$b => map2::<$ba, $ba, $bd>(files, inst, $bf),)*
-                    $(Opcode::$t => map3::<$ta, $tb, $tb, $td>(files, inst, $tf),)*
-                    $(Opcode::$v => divide::<$va>(files, inst, $general, $uniform),)*
-                    $(Opcode::$control => {})*
+        pub(crate) unsafe fn arithmetic(files: Files, code: &[Inst], mut pc: usize) -> usize {
+            loop {
+                let inst = code[pc];
+                // SAFETY: passed on to the caller.
+                unsafe {
+                    match inst.op {
+                        $(Opcode::$u => map1::<$ua, $ud>(files, inst, $uf),)*
+                        $(Opcode::$b => map2::<$ba, $ba, $bd>(files, inst, $bf),)*
+                        $(Opcode::$t => map3::<$ta, $tb, $tb, $td>(files, inst, $tf),)*
+                        $(Opcode::$v => divide::<$va>(files, inst, $general, $uniform),)*
+                        $(Opcode::$control)|* => return pc,
+                    }
                 }
+                pc += 1;
             }
         }
     };

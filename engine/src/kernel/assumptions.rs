@@ -10,8 +10,9 @@
 //! Random numbers are drawn as assumptions allow (a vector whose numbers start a block needs
 //! no shift), so kernels that draw keep theirs.
 
+use super::verify::verifies;
 use super::visit::for_each_stmt;
-use super::{Kernel, ParamId, StmtKind, verify};
+use super::{Kernel, ParamId, StmtKind};
 
 /// Assumptions that are weakened one by one; beyond, a kernel is verified too often.
 const MOST_TRIED: usize = 32;
@@ -24,12 +25,12 @@ pub fn weaken_assumptions(kernel: &mut Kernel) {
     let assume = |kernel: &mut Kernel, assumed: &[(ParamId, i64)]| {
         assumed.iter().for_each(|&(id, factor)| kernel.params[id].multiple_of = factor);
     };
-    if assumed.is_empty() || draws_random_numbers(kernel) || verify(kernel).is_err() {
+    if assumed.is_empty() || draws_random_numbers(kernel) || !verifies(kernel) {
         return;
     }
     // Most kernels need none.
     assume(kernel, &assumed.iter().map(|(id, _)| (*id, 1)).collect::<Vec<_>>());
-    if verify(kernel).is_ok() {
+    if verifies(kernel) {
         return;
     }
     assume(kernel, &assumed);
@@ -37,7 +38,7 @@ pub fn weaken_assumptions(kernel: &mut Kernel) {
         let weaker = (0..factor.trailing_zeros()).map(|power| 1 << power);
         for factor in weaker.chain([factor]) {
             kernel.params[id].multiple_of = factor;
-            if verify(kernel).is_ok() {
+            if verifies(kernel) {
                 break;
             }
         }

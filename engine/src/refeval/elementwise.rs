@@ -1,7 +1,7 @@
 //! Elementwise operations on whole tensors. The common operations on `f32` are
 //! written out: IEEE `f32` arithmetic is what `f64` arithmetic rounded once
 //! gives. The others call `num::eval` through a function pointer, or per
-//! element for integers.
+//! element for most operations on integers.
 //!
 //! A result of `f32` takes the place of a dense operand that nothing else reads:
 //! new storage costs more time than the arithmetic.
@@ -148,14 +148,13 @@ pub(super) fn binary(op: BinaryOp, sizes: &[usize], a: &mut View, b: &mut View) 
         }
         (Elements::F32(x), Elements::F32(y)) => Data::F32(binary_f32(op, Elements2::New(&nest, x, y))),
         (Elements::F64(x), Elements::F64(y)) => Data::F64(map2(&nest, x, y, eval::binary_f64(op, a.dtype))),
-        (Elements::Int(x), Elements::Int(y)) => {
-            let f = |x, y| eval::binary(op, a.dtype, Value::Int(x), Value::Int(y));
-            if op.is_predicate() {
-                Data::Bool(map2(&nest, x, y, |x, y| f(x, y).as_bool()))
-            } else {
-                Data::Int(map2(&nest, x, y, |x, y| f(x, y).as_i64()))
-            }
+        (Elements::Int(x), Elements::Int(y)) if op.is_predicate() => {
+            Data::Bool(map2(&nest, x, y, eval::relation_int(op, a.dtype)))
         }
+        (Elements::Int(x), Elements::Int(y)) => Data::Int(match eval::binary_i64(op, a.dtype) {
+            Some(f) => map2(&nest, x, y, f),
+            None => map2(&nest, x, y, |x, y| eval::binary(op, a.dtype, Value::Int(x), Value::Int(y)).as_i64()),
+        }),
         (Elements::Bool(x), Elements::Bool(y)) => {
             let f = |x, y| eval::binary(op, DType::Bool, Value::Bool(x), Value::Bool(y));
             Data::Bool(map2(&nest, x, y, |x, y| f(x, y).as_bool()))

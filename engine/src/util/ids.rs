@@ -24,9 +24,11 @@ macro_rules! entity_id {
         $vis struct $name(u32);
 
         impl $crate::util::EntityId for $name {
+            #[inline(always)]
             fn from_index(index: usize) -> Self {
                 Self(u32::try_from(index).expect("an arena holds fewer than 2^32 entities"))
             }
+            #[inline(always)]
             fn index(self) -> usize {
                 self.0 as usize
             }
@@ -113,6 +115,7 @@ impl<K: EntityId, V: std::fmt::Debug> std::fmt::Debug for PrimaryMap<K, V> {
 
 impl<K: EntityId, V> Index<K> for PrimaryMap<K, V> {
     type Output = V;
+    #[inline(always)]
     fn index(&self, id: K) -> &V {
         &self.elems[id.index()]
     }

@@ -66,8 +66,8 @@ pub(super) fn check_steps(statement: &str, inputs: &[HostTensor]) {
             .map(|fusion| evaluate(fusion, &args).unwrap_or_else(|error| panic!("{}{error}", print(fusion))));
         for (whole, parts) in whole.iter().zip(&parts) {
             assert_eq!((whole.dtype(), whole.sizes()), (parts.dtype(), parts.sizes()), "{text}");
-            let [expected, found] = [whole, parts].map(HostTensor::to_f64);
-            assert!(whole.bits_equal(parts), "{text}{inputs:?}: {expected:?}, {found:?}");
+            let values = || [whole, parts].map(HostTensor::to_f64);
+            assert!(whole.bits_equal(parts), "{text}{inputs:?}: expected and found: {:?}", values());
         }
     }
 }

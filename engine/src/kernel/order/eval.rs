@@ -28,6 +28,8 @@ pub(super) struct Eval<'a> {
     memo: SecondaryMap<ExprId, Option<(Val, u64)>>,
     /// What each expression does with its operands.
     codes: PrimaryMap<ExprId, u64>,
+    /// Whether an expression has another value in another block, or after a variable was set.
+    changes: PrimaryMap<ExprId, bool>,
     floats: Floats,
     clock: u64,
     /// Words computed so far.
@@ -55,9 +57,13 @@ impl<'a> Eval<'a> {
                 _ => Word::Term(mix(&[2, i as u64])),
             });
         }
-        let mut codes = PrimaryMap::new();
+        let (mut codes, mut changes) = (PrimaryMap::new(), PrimaryMap::<ExprId, bool>::new());
         for (_, node) in kernel.exprs.iter() {
             let zero = ExprId::from_index(0);
+            changes.push(match node.expr {
+                Expr::Var(_) | Expr::Special(Special::BlockIdx(_)) => true,
+                other => other.operands().any(|operand| changes[operand]),
+            });
             let mut hasher = FxHasher::default();
             (node.expr.map_operands(|_| zero), node.dtype).hash(&mut hasher);
             codes.push(hasher.finish());
@@ -72,6 +78,7 @@ impl<'a> Eval<'a> {
             vars: SecondaryMap::new(),
             memo: SecondaryMap::new(),
             codes,
+            changes,
             floats,
             clock: 0,
             work: 0,
@@ -80,11 +87,15 @@ impl<'a> Eval<'a> {
         })
     }
 
-    /// Begins a block: nothing is known but its place.
+    /// Begins a block: nothing is known but its place, and what is the same in all blocks.
     pub(super) fn begin(&mut self, block: [u32; 3]) {
         self.block = block;
         self.vars = SecondaryMap::new();
-        self.memo = SecondaryMap::new();
+        for (id, changes) in self.changes.iter() {
+            if *changes && self.memo[id].is_some() {
+                self.memo.set(id, None);
+            }
+        }
         self.clock = 0;
     }
 
@@ -261,17 +272,20 @@ pub(super) fn replaced(condition: Word, new: Word, old: Word) -> Word {
     chosen(5, condition, new, old)
 }
 
-fn fits(dtype: DType, number: i64) -> Option<i64> {
-    (dtype != DType::I32 || i32::try_from(number).is_ok()).then_some(number)
+/// The number, if numbers of indices reach so far: 32 bits of `i32`, 64 of all others.
+#[inline(always)]
+fn fits(is_short: bool, number: i64) -> Option<i64> {
+    if is_short && number != i64::from(number as i32) { None } else { Some(number) }
 }
 
 /// Index arithmetic; `term` says what it is where it has no meaning, or an operand is no integer.
 fn index(op: IndexOp, dtype: DType, a: &Val, b: &Val, threads: usize, term: impl Fn(Word, Word) -> Word) -> Val {
     let natural = |x: i64, y: i64| x >= 0 && y > 0;
+    let is_short = dtype == DType::I32;
     match op {
-        IndexOp::Add => a.zip(b, threads, |x, y| fits(dtype, x.checked_add(y)?), term),
-        IndexOp::Sub => a.zip(b, threads, |x, y| fits(dtype, x.checked_sub(y)?), term),
-        IndexOp::Mul => a.zip(b, threads, |x, y| fits(dtype, x.checked_mul(y)?), term),
+        IndexOp::Add => a.zip(b, threads, |x, y| fits(is_short, x.checked_add(y)?), term),
+        IndexOp::Sub => a.zip(b, threads, |x, y| fits(is_short, x.checked_sub(y)?), term),
+        IndexOp::Mul => a.zip(b, threads, |x, y| fits(is_short, x.checked_mul(y)?), term),
         IndexOp::Div => a.zip(b, threads, |x, y| natural(x, y).then(|| x / y), term),
         IndexOp::Mod => a.zip(b, threads, |x, y| natural(x, y).then(|| x % y), term),
         IndexOp::CeilDiv => a.zip(b, threads, |x, y| natural(x, y).then(|| x / y + i64::from(x % y > 0)), term),

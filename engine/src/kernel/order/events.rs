@@ -54,6 +54,8 @@ pub(super) enum Relation {
 pub(super) struct Interval {
     pub(super) events: Vec<Event>,
     pub(super) barriers: Vec<Barrier>,
+    /// Room to sort in.
+    spare: Vec<Event>,
 }
 
 impl Interval {
@@ -93,7 +95,7 @@ impl Interval {
         mut passed: impl FnMut(&Event),
     ) {
         // They came by time; those of a statement by threads.
-        self.events.sort_by_key(|event| event.element);
+        sort_by_element(&mut self.events, &mut self.spare, |event| event.element);
         for group in self.events.chunk_by(|a, b| a.element == b.element) {
             let shared = group.iter().any(|event| event.thread != group[0].thread);
             if shared && group.iter().any(|event| event.kind != Kind::Read) {
@@ -126,5 +128,50 @@ impl Interval {
         if let Some((x, y)) = undecided {
             found(Relation::Undecided, x, y);
         }
+    }
+}
+
+/// Bits of an element that a pass of a sort looks at.
+const DIGIT: u32 = 11;
+/// Of fewer items each pass over the counts of its digits takes longer than comparing.
+const FEW: usize = 256;
+
+/// Sorts by elements, and leaves those of one element in their order. Elements of a launch differ in few bits: those
+/// of an index, and of the number of a buffer; only these are looked at.
+pub(super) fn sort_by_element<T: Copy>(items: &mut Vec<T>, spare: &mut Vec<T>, element: impl Fn(&T) -> u64) {
+    let (mut sorted, mut last, mut differing) = (true, 0, 0);
+    let first = items.first().map_or(0, &element);
+    for item in items.iter() {
+        let own = element(item);
+        sorted &= last <= own;
+        differing |= own ^ first;
+        last = own;
+    }
+    if sorted {
+        return;
+    }
+    if items.len() < FEW {
+        return items.sort_by_key(element);
+    }
+    spare.clear();
+    spare.extend_from_slice(items);
+    let mut low = 0;
+    while low < u64::BITS && differing >> low != 0 {
+        // To the next bit that differs.
+        low += (differing >> low).trailing_zeros();
+        let digit = |item: &T| (element(item) >> low) as usize & ((1 << DIGIT) - 1);
+        let mut starts = vec![0_usize; 1 << DIGIT];
+        items.iter().for_each(|item| starts[digit(item)] += 1);
+        let mut start = 0;
+        for count in &mut starts {
+            (start, *count) = (start + *count, start);
+        }
+        for item in items.iter() {
+            let place = &mut starts[digit(item)];
+            spare[*place] = *item;
+            *place += 1;
+        }
+        std::mem::swap(items, spare);
+        low += DIGIT;
     }
 }

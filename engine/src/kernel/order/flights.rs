@@ -85,8 +85,13 @@ impl Flights {
         landed
     }
 
+    /// Whether nothing is on its way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.coming.is_empty()
+    }
+
     /// What is on its way to an element.
     pub(super) fn over(&self, element: u64) -> Option<Coming> {
-        if self.coming.is_empty() { None } else { self.coming.get(&element).copied() }
+        self.coming.get(&element).copied()
     }
 }

@@ -5,7 +5,7 @@
 //! That it is the last follows from the number of counts, so it is known only where all blocks were looked at.
 
 use super::eval::Counter;
-use super::events::Kind;
+use super::events::{Kind, sort_by_element};
 use super::memory::parts;
 use super::report::{AlarmKind, OrderReport};
 use crate::kernel::bind::BoundLaunch;
@@ -68,6 +68,8 @@ pub(super) struct Grid {
     /// Output buffers of which data decides which elements are written.
     pub(super) scattered: SecondaryMap<BufId, bool>,
     sets: Vec<Vec<Counter>>,
+    /// The number of each set. Looked up only.
+    numbers: FxHashMap<Vec<Counter>, u32>,
 }
 
 impl Grid {
@@ -82,11 +84,11 @@ impl Grid {
 
     /// The number of a set of counters.
     pub(super) fn published(&mut self, counters: Vec<Counter>) -> u32 {
-        let known = self.sets.iter().position(|set| *set == counters);
-        known.unwrap_or_else(|| {
-            self.sets.push(counters);
-            self.sets.len() - 1
-        }) as u32
+        let (sets, next) = (&mut self.sets, self.numbers.len() as u32);
+        *self.numbers.entry(counters).or_insert_with_key(|counters| {
+            sets.push(counters.clone());
+            next
+        })
     }
 
     /// The ticket of an access, if its holder is the last of all.
@@ -122,7 +124,7 @@ impl Grid {
             report.alarm(AlarmKind::Divergence, None, || "blocks reach different numbers of grid barriers".into());
         }
         let mut accesses = std::mem::take(&mut self.accesses);
-        accesses.sort_by_key(|access| access.element);
+        sort_by_element(&mut accesses, &mut Vec::new(), |access| access.element);
         let outputs: Vec<BufId> = kernel
             .params
             .values()

@@ -8,17 +8,13 @@ pub(super) struct Mask {
 }
 
 impl Mask {
-    /// The threads for which `f` holds.
-    pub(super) fn from_fn(threads: usize, mut f: impl FnMut(usize) -> bool) -> Self {
-        let mut words = vec![0; threads.div_ceil(64)];
-        for thread in 0..threads {
-            words[thread / 64] |= u64::from(f(thread)) << (thread % 64);
-        }
-        Self { words, threads }
-    }
     /// All threads.
     pub(super) fn full(threads: usize) -> Self {
-        Self::from_fn(threads, |_| true)
+        let mut words = vec![u64::MAX; threads.div_ceil(64)];
+        if let Some(last) = words.last_mut().filter(|_| threads % 64 != 0) {
+            *last = (1 << (threads % 64)) - 1;
+        }
+        Self { words, threads }
     }
     /// Those of this set for which `f` holds.
     pub(super) fn filter(&self, mut f: impl FnMut(usize) -> bool) -> Self {
@@ -55,6 +51,12 @@ impl Mask {
                 rest &= rest - 1;
             }
         }
+    }
+    /// Whether `f` holds for every thread.
+    pub(super) fn all(&self, mut f: impl FnMut(usize) -> bool) -> bool {
+        let mut holds = true;
+        self.each(|thread| holds = holds && f(thread));
+        holds
     }
     /// The first thread.
     pub(super) fn first(&self) -> Option<usize> {

@@ -259,6 +259,9 @@ impl<'a> Run<'a> {
     /// The counters by which an access is published: behind it its thread, or one behind a barrier, executes a
     /// fence, and that thread, or one behind a further barrier, counts.
     fn published_by(&self, published: &Published, event: &Event) -> Vec<Counter> {
+        if published.counts.is_empty() {
+            return Vec::new();
+        }
         // All of these stand in the order of time.
         let sure = |guard: GuardId| self.guards.is_sure(guard, event.guard, event.guard);
         let synced = |from: u32, to: u32| {

@@ -109,17 +109,27 @@ impl<'a> Run<'a> {
         let index = self.eval.of(access.index);
         let buffer = &self.kernel.buffers[access.buffer];
         let (len, wide) = (self.launch.buffer_lens[access.buffer], i64::from(lanes));
-        let first = threads.first();
-        let judged = if matches!(index, Val::One(_)) { threads.filter(|t| Some(t) == first) } else { threads.clone() };
         let (mut outside, mut skewed, mut senseless, mut unknown) = (None, None, None, false);
-        judged.each(|t| match index.at(t) {
+        let asked_for = if aligned && buffer.space != Space::Local { wide } else { 1 };
+        let mut judge = |t: usize, word: Word| match word {
             Word::Int(i) if i < 0 || i.saturating_add(wide) as u64 > len => outside = Some((t, i)),
-            Word::Int(i) if aligned && buffer.space != Space::Local && i % wide != 0 => skewed = Some((t, i)),
+            Word::Int(i) if asked_for != 1 && i % asked_for != 0 => skewed = Some((t, i)),
             Word::Int(_) => {}
             Word::Term(_) => unknown = true,
             Word::Any => senseless = Some((t, 0)),
-        });
-        self.touched += judged.count() as u64;
+        };
+        // What is the same in all threads is judged once.
+        match (&index, threads.first()) {
+            (Val::One(word), Some(first)) => {
+                judge(first, *word);
+                self.touched += 1;
+            }
+            (Val::One(_), None) => {}
+            _ => {
+                threads.each(|t| judge(t, index.at(t)));
+                self.touched += threads.count() as u64;
+            }
+        }
         let wrong =
             [(AlarmKind::OutOfBounds, outside), (AlarmKind::Misaligned, skewed), (AlarmKind::Meaningless, senseless)];
         for (kind, found) in wrong {
@@ -148,10 +158,14 @@ impl<'a> Run<'a> {
             self.report.gathers += 1;
         }
         if meets && outside.is_none() {
+            let is_followed = buffer.space == Space::Shared || !self.flights.is_empty();
             threads.each(|t| {
                 if let Word::Int(i) = index.at(t) {
-                    for lane in 0..wide {
-                        self.reach(access, i + lane, t, kind, number, guard);
+                    for lane in i..i + wide {
+                        if is_followed {
+                            self.reach(access, lane, t, kind, number, guard);
+                        }
+                        self.note(element(access.buffer, lane), t, kind, number, guard);
                     }
                 }
             });
@@ -159,10 +173,10 @@ impl<'a> Run<'a> {
         index
     }
 
-    /// One thread comes to one element.
+    /// One thread comes to one element: is a copy on its way to it, does it hold anything?
     fn reach(&mut self, access: Access, index: i64, thread: usize, kind: Kind, number: u32, guard: GuardId) {
-        let key = element(access.buffer, index);
-        if let Some(coming) = self.flights.over(key) {
+        let coming = if self.flights.is_empty() { None } else { self.flights.over(element(access.buffer, index)) };
+        if let Some(coming) = coming {
             let name = &self.kernel.buffers[access.buffer].name;
             let block = self.block;
             if self.guards.is_private(guard) || self.guards.is_private(coming.guard) {
@@ -185,7 +199,6 @@ impl<'a> Run<'a> {
                 *initialised = true;
             }
         }
-        self.note(key, thread, kind, number, guard);
     }
 
     fn note(&mut self, element: u64, thread: usize, kind: Kind, stmt: u32, guard: GuardId) {
@@ -239,7 +252,7 @@ impl<'a> Run<'a> {
         }
         self.decides(&start, number, threads);
         self.decides(&end, number, threads);
-        let known = |val: &Val| threads.filter(|t| val.at(t).int().is_some()) == *threads;
+        let known = |val: &Val| threads.all(|t| val.at(t).int().is_some());
         if !known(&start) || !known(&end) {
             self.report.by_data = true;
             return;
@@ -260,7 +273,12 @@ impl<'a> Run<'a> {
 
     /// A value decides where threads go.
     fn decides(&mut self, value: &Val, number: u32, threads: &Mask) {
-        if !threads.filter(|t| value.at(t) == Word::Any).is_empty() {
+        let is_senseless = match value {
+            Val::One(word) => *word == Word::Any && !threads.is_empty(),
+            Val::Ints(_) => false,
+            Val::Words(words) => !threads.all(|t| words[t] != Word::Any),
+        };
+        if is_senseless {
             let (text, block) = (self.text(number), self.block);
             self.report.alarm(AlarmKind::Meaningless, Some(number), || format!("`{text}` in block {block:?}"));
         }
@@ -270,13 +288,8 @@ impl<'a> Run<'a> {
         let condition = self.eval.of(condition);
         self.decides(&condition, number, threads);
         let numbers = [number + 1, self.behind(arms[0], number + 1)];
-        let mut words = Vec::new();
-        threads.each(|t| words.push(condition.at(t)));
-        let first = words.iter().copied().find_map(|word| match word {
-            Word::Term(term) => Some(term),
-            _ => None,
-        });
-        let common = first.filter(|term| words.iter().all(|word| *word == Word::Term(*term)));
+        let first = condition.first_term(threads);
+        let common = first.filter(|term| threads.all(|t| condition.at(t) == Word::Term(*term)));
         let known = common.and_then(|term| self.guards.known(guard, term));
         // Where the block decides as a whole, each branch begins with the memory that it finds.
         let forks = common.filter(|_| known.is_none()).map(|term| (Word::Term(term), self.memory.contents()));

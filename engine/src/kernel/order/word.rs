@@ -4,6 +4,7 @@
 //! So values with equal terms are equal, a collision of 64 bits aside, whatever memory holds; nothing is said of
 //! values with other terms.
 
+use super::mask::Mask;
 use std::rc::Rc;
 
 /// A value of one thread. Truth values are integers.
@@ -72,6 +73,8 @@ impl Val {
     pub(super) const fn int(value: i64) -> Self {
         Val::One(Word::Int(value))
     }
+    // A few instructions, for each thread of each statement.
+    #[inline(always)]
     pub(super) fn at(&self, thread: usize) -> Word {
         match self {
             Val::One(word) => *word,
@@ -89,11 +92,20 @@ impl Val {
     fn is_ints(&self) -> bool {
         matches!(self, Val::One(Word::Int(_)) | Val::Ints(_))
     }
-    fn int_at(&self, thread: usize) -> i64 {
+    /// The first term that one of some threads has.
+    pub(super) fn first_term(&self, threads: &Mask) -> Option<u64> {
+        let term = |word: Word| match word {
+            Word::Term(term) => Some(term),
+            _ => None,
+        };
         match self {
-            Val::One(Word::Int(number)) => *number,
-            Val::Ints(ints) => ints[thread],
-            _ => 0,
+            Val::One(word) => term(*word).filter(|_| !threads.is_empty()),
+            Val::Ints(_) => None,
+            Val::Words(words) => {
+                let mut first = None;
+                threads.each(|t| first = first.or_else(|| term(words[t])));
+                first
+            }
         }
     }
     /// Of words, one for each thread.
@@ -134,21 +146,21 @@ impl Val {
         if self.is_ints() && other.is_ints() {
             // Each thread's is computed, of a known number of them: one allocation.
             let mut is_whole = true;
-            let mut of = |x: i64, y: i64| {
-                ints(x, y).unwrap_or_else(|| {
+            let mut of = |x: i64, y: i64| match ints(x, y) {
+                Some(number) => number,
+                None => {
                     is_whole = false;
                     0
-                })
+                }
             };
             let numbers: Rc<[i64]> = match (self, other) {
                 (Val::Ints(a), Val::Ints(b)) => a.iter().zip(b.iter()).map(|(x, y)| of(*x, *y)).collect(),
-                (Val::Ints(a), b) => {
-                    let y = b.int_at(0);
-                    a.iter().map(|x| of(*x, y)).collect()
-                }
-                (a, b) => (0..threads).map(|t| of(a.int_at(t), b.int_at(t))).collect(),
+                (Val::Ints(a), Val::One(Word::Int(y))) => a.iter().map(|x| of(*x, *y)).collect(),
+                (Val::One(Word::Int(x)), Val::Ints(b)) => b.iter().map(|y| of(*x, *y)).collect(),
+                // No others are integers that differ between threads.
+                _ => Rc::default(),
             };
-            if is_whole {
+            if is_whole && numbers.len() == threads {
                 return Val::Ints(numbers);
             }
         }

@@ -13,13 +13,23 @@ const MAX_NOTES: usize = 40;
 
 /// Checks every rule of the [module](super).
 pub fn verify(kernel: &Kernel) -> Result<()> {
-    let mut checker = Checker::new(kernel);
+    checked(kernel, MAX_NOTES).finish()
+}
+
+/// Whether [`verify`] accepts a kernel: who tries many says nothing of those that it does not.
+pub(crate) fn verifies(kernel: &Kernel) -> bool {
+    checked(kernel, 0).total == 0
+}
+
+/// A kernel with so many violations in words.
+fn checked(kernel: &Kernel, notes: usize) -> Checker<'_> {
+    let mut checker = Checker::new(kernel, notes);
     // Each stage assumes what the one before it found: ids that are declared,
     // then declarations that can be evaluated.
     if checker.check_arena() && checker.check_declarations() {
         checker.check_body();
     }
-    checker.finish()
+    checker
 }
 
 /// What is known while walking over a kernel.
@@ -36,6 +46,8 @@ pub(super) struct Checker<'a> {
     pub(super) control: Class,
     violations: Vec<String>,
     total: usize,
+    /// Violations that are described, at most.
+    notes: usize,
 }
 
 /// Which variables are bound and visible.
@@ -50,7 +62,7 @@ pub(super) struct Scopes {
 }
 
 impl<'a> Checker<'a> {
-    fn new(kernel: &'a Kernel) -> Self {
+    fn new(kernel: &'a Kernel, notes: usize) -> Self {
         let (mut inputs, mut outputs) = (SecondaryMap::new(), SecondaryMap::new());
         for param in kernel.params.values() {
             match param.kind {
@@ -70,13 +82,14 @@ impl<'a> Checker<'a> {
             control: Class::Grid,
             violations: Vec::new(),
             total: 0,
+            notes,
         }
     }
 
     /// Records a violation of the kernel as a whole.
     pub(super) fn report(&mut self, message: impl FnOnce() -> String) {
         self.total += 1;
-        if self.violations.len() < MAX_NOTES {
+        if self.violations.len() < self.notes {
             self.violations.push(message());
         }
     }

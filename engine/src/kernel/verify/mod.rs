@@ -36,6 +36,7 @@ mod uniform;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use checker::verifies;
 pub use checker::verify;
 pub(super) use decls::MAX_LOCAL_BYTES;
 pub use exprs::{MAX_EXPR_DEPTH, MAX_EXPR_NODES};

@@ -74,7 +74,8 @@ pub(super) fn predicate(op: UnaryOp, dtype: DType, a: i64) -> bool {
     }
 }
 
-pub(super) fn relation(op: BinaryOp, dtype: DType) -> fn(i64, i64) -> bool {
+/// A relation of integers of a type.
+pub fn relation(op: BinaryOp, dtype: DType) -> fn(i64, i64) -> bool {
     use BinaryOp::*;
     match (op, dtype) {
         (Ge, DType::U64) => |a, b| a.cast_unsigned() >= b.cast_unsigned(),
@@ -90,6 +91,23 @@ pub(super) fn relation(op: BinaryOp, dtype: DType) -> fn(i64, i64) -> bool {
         (LogicalAnd, _) => |a, b| a != 0 && b != 0,
         (LogicalOr, _) => |a, b| a != 0 || b != 0,
         _ => |_, _| false,
+    }
+}
+
+/// The arithmetic of indices as functions of their own, for whole tensors: of `i64` there is nothing to reduce.
+pub fn binary_i64(op: BinaryOp, dtype: DType) -> Option<fn(i64, i64) -> i64> {
+    use BinaryOp::*;
+    match op {
+        _ if dtype != DType::I64 => None,
+        Add => Some(i64::wrapping_add),
+        Sub => Some(i64::wrapping_sub),
+        Mul => Some(i64::wrapping_mul),
+        Div => Some(|a, b| checked(a, b, i64::wrapping_div)),
+        Fmod | Mod => Some(|a, b| checked(a, b, i64::wrapping_rem)),
+        Remainder => Some(|a, b| checked(a, b, remainder)),
+        Minimum => Some(|a, b| a.min(b)),
+        Maximum => Some(|a, b| a.max(b)),
+        _ => None,
     }
 }
 

@@ -17,7 +17,9 @@ pub use complex::{
     unary_complex,
 };
 pub use float::{binary_f64, maximum, minimum, predicate_f64, relation_f64, ternary_f64, unary_f64};
-pub use int::{compare as compare_int, greatest as greatest_int, least as least_int, wrap};
+pub use int::{
+    binary_i64, compare as compare_int, greatest as greatest_int, least as least_int, relation as relation_int, wrap,
+};
 
 use super::convert::{
     bf16_to_f64, f4e2m1fn_to_f32, f8e4m3fn_to_f32, f8e5m2_to_f32, f8e8m0fnu_to_f32, f16_to_f64, f64_to_bf16,
