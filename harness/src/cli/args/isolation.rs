@@ -55,7 +55,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         "--code-cache",
         "run|off|DIR",
         STARTS,
-        "kernels compiled for GPUs are shared by a run's workers, not at all, or kept in DIR (default: run)",
+        "kernels compiled for GPUs are shared by a run's workers, not at all, or kept in DIR (default: RESULTS/code for run and bench, else run)",
         |args, given| {
             args.isolation.code_cache = Some(if given.text() == "run" { CodeCache::Run } else { folder(given)? });
             Ok(())

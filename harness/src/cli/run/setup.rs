@@ -69,6 +69,9 @@ pub(in crate::cli) fn knobs(options: &RunOptions, devices: &Devices) -> Knobs {
     }
 }
 
+/// Where results are, the folder of machine code that stays.
+const KEPT_CODE: &str = "code";
+
 /// Whether the kernels are compiled for GPUs.
 pub(in crate::cli) fn on_gpus(slots: &[SlotSpec]) -> bool {
     matches!(slots.first().map(|slot| &slot.device), Some(DeviceSpec::Cuda { .. }))
@@ -77,6 +80,13 @@ pub(in crate::cli) fn on_gpus(slots: &[SlotSpec]) -> bool {
 /// What the workers share of compiled kernels; nothing where none are compiled.
 pub(in crate::cli) fn code_cache(given: Option<&CodeCache>, slots: &[SlotSpec]) -> CodeCache {
     if on_gpus(slots) { given.cloned().unwrap_or_default() } else { CodeCache::Off }
+}
+
+/// The same of a run: what it compiled is there for the next one, unless each attempt is to do what the first one did.
+fn shared_code(options: &RunOptions, slots: &[SlotSpec]) -> CodeCache {
+    let stays = matches!(options.command, Command::Run | Command::Bench);
+    let kept = stays.then(|| CodeCache::Dir(options.cases.folders.results.join(KEPT_CODE)));
+    code_cache(options.workers.code_cache.as_ref().or(kept.as_ref()), slots)
 }
 
 /// For which outputs the reference is evaluated. The simulator's kernels take longer than it, and who looks into a
@@ -103,7 +113,7 @@ pub(in crate::cli) fn plan(options: &RunOptions, devices: &Devices, store: &RunS
         // slot that gets no case starts no worker.
         slots: devices.slots.clone(),
         knobs: Knobs {
-            code_cache: code_cache(options.workers.code_cache.as_ref(), &devices.slots).folder(&store.work_dir()),
+            code_cache: shared_code(options, &devices.slots).folder(&store.work_dir()),
             ..knobs(options, devices)
         },
         default_timeout: DEFAULT_TIMEOUT,
