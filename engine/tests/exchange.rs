@@ -407,4 +407,10 @@ fn loops_and_tiles_that_do_not_hold_a_tensor_are_refused() {
         check(b.alloc(value, tile(&[rows], 1, every)), &format!("every 1 to 1 rows, not every {every}"));
     }
     b.alloc(value, tile(&[rows], 1, 1)).unwrap();
+    let skewed = |by, every| Tile { axes: vec![rows], columns: Columns::Skewed { by, every } };
+    for by in [-1, 9, i64::MAX, i64::MIN] {
+        check(b.alloc(value, skewed(by, 1)), &format!("at most the 8 elements of a row, not by {by}"));
+    }
+    check(b.alloc(value, skewed(1, 2)), "every 1 to 1 rows, not every 2");
+    b.alloc(value, skewed(8, 1)).unwrap();
 }

@@ -405,12 +405,29 @@ impl Lowering<'_> {
         Ok(row)
     }
 
-    /// The position of a row's first element within a vector. Along `rows` only
-    /// the index modulo the vector matters: what steps over whole vectors of
+    /// A number that is congruent to that offset modulo `modulus`.
+    fn row_offset_modulo(&mut self, tv: TvId, root: AxisId, modulus: i64) -> Result<ExprId> {
+        let layout = self.layout(tv)?;
+        let own = self.scheduled.dimensions_of(tv, root).unwrap_or_else(|| vec![root]);
+        let mut row = self.b.int(0);
+        for run in self.memory_runs(tv, &layout, &own)? {
+            let index = match (run.axis, run.found) {
+                (Some(axis), _) => self.index_modulo(axis, modulus)?,
+                (None, Some(found)) => found,
+                (None, None) => continue,
+            };
+            let part = self.b.exprs().mul(index, run.stride);
+            row = self.b.exprs().add(row, part);
+        }
+        Ok(row)
+    }
+
+    /// The position of a row's first element within a vector. Of the indices of rows only
+    /// what they are modulo the vector matters: what steps over whole vectors of
     /// rows is left out, so that the shift does not vary with it.
     fn row_shift(&mut self, shift: RowShift, root: AxisId, vector: i64) -> Result<ExprId> {
         let row = match shift.rows {
-            None => self.row_offset(shift.reference, root)?,
+            None => self.row_offset_modulo(shift.reference, root, vector)?,
             Some(rows) => {
                 let index = self.index_modulo(rows, vector)?;
                 let stride = self.extent(root)?;
@@ -421,7 +438,7 @@ impl Lowering<'_> {
         Ok(self.b.exprs().rem(row, vector))
     }
 
-    /// A number that is congruent to an axis's index modulo `modulus`.
+    /// A number that is congruent to an axis's index modulo `modulus`, and not negative where the index is not.
     fn index_modulo(&mut self, axis: AxisId, modulus: i64) -> Result<ExprId> {
         match self.way(axis) {
             Some(Xform::Split { inner, .. }) if self.is_multiple(inner, modulus) => self.index_modulo(inner, modulus),
@@ -432,8 +449,36 @@ impl Lowering<'_> {
                 let scaled = self.b.exprs().mul(outer, factor);
                 Ok(self.b.exprs().add(scaled, inner))
             }
+            Some(Xform::Align { output, vector, shift, .. }) => {
+                let padded = self.index_modulo(output, modulus)?;
+                self.moved_back(axis, padded, (0, Some((vector, shift))), modulus)
+            }
+            Some(Xform::Window { outer, inner, step, left, shift, .. }) => {
+                let first = match step % modulus {
+                    0 => self.b.int(0),
+                    _ => self.window_start(outer, step, &mut Vec::new())?,
+                };
+                let own = self.index_modulo(inner, modulus)?;
+                let place = self.b.exprs().add(first, own);
+                self.moved_back(axis, place, (left, shift), modulus)
+            }
             _ => self.index_of(axis),
         }
+    }
+
+    /// `place - left - shift(row)`, and as much more as makes it congruent modulo `modulus` and not negative.
+    fn moved_back(
+        &mut self,
+        axis: AxisId,
+        place: ExprId,
+        (left, shift): (i64, Option<(i64, ShiftId)>),
+        modulus: i64,
+    ) -> Result<ExprId> {
+        let most = left + shift.map_or(0, |(vector, _)| vector - 1);
+        let on = self.b.int((most + modulus - 1) / modulus * modulus);
+        let back = self.window_offset(axis, left, shift)?;
+        let ahead = self.b.exprs().sub(on, back);
+        Ok(self.b.exprs().add(place, ahead))
     }
 
     /// Whether the extent of an axis is a constant that a number divides.

@@ -113,6 +113,12 @@ impl Lowering<'_> {
                 let moved = self.b.exprs().add(index, shift);
                 self.b.exprs().rem(moved, extent)
             }
+            Columns::Skewed { by, every } => {
+                let (every, by) = (self.b.int(every), self.b.int(by));
+                let group = self.b.exprs().div(row, every);
+                let moved = self.b.exprs().mul(group, by);
+                self.b.exprs().add(index, moved)
+            }
             Columns::Swizzled { groups, every } => {
                 let (every, groups, group) =
                     (self.b.int(every), self.b.int(groups), self.b.int(MAX_ACCESS_BYTES / bytes));

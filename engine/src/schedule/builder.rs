@@ -595,7 +595,7 @@ impl ScheduleBuilder {
         }
         let tensor = data.name.clone();
         let axes = tile.axes.iter().map(|axis| self.name(*axis)).collect();
-        if let Columns::Rotated { by: 0, .. } = tile.columns {
+        if let Columns::Rotated { by: 0, .. } | Columns::Skewed { by: 0, .. } = tile.columns {
             // Nothing is moved on, whatever the rows.
             tile.columns = Columns::InOrder;
         }
@@ -618,7 +618,10 @@ impl ScheduleBuilder {
             Columns::Rotated { by, .. } if by != 0 && !(0..row).contains(&by) => {
                 Some(format!("a rotation is by less than the {row} elements of a row, not by {by}"))
             }
-            Columns::Rotated { every, .. } => every_refused(every),
+            Columns::Skewed { by, .. } if !(0..=row).contains(&by) => {
+                Some(format!("a skew is by at most the {row} elements of a row, not by {by}"))
+            }
+            Columns::Rotated { every, .. } | Columns::Skewed { every, .. } => every_refused(every),
             Columns::Swizzled { groups, .. } if groups < 1 || groups & (groups - 1) != 0 => {
                 Some(format!("a swizzle is of a power of two of groups, not of {groups}"))
             }

@@ -240,7 +240,7 @@ impl Tv {
 
 /// Elements of a tensor in shared memory, by axes of constant extent, outer to inner.
 ///
-/// `offset = outer * n + column(outer, inner)` over the innermost axis and those around it.
+/// `offset = outer * n + column(outer, inner)` over the innermost axis and those around it, with `n` indices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tile {
     /// The axes.
@@ -257,9 +257,23 @@ pub enum Columns {
     InOrder,
     /// Moved on with the row: `(inner + by * (outer / every)) mod n`, by less than a row each time.
     Rotated { by: i64, every: i64 },
+    /// Moved on with the row, rows behind it too: `inner + by * (outer / every)`, by a row at most each time. So elements that are a
+    /// constant number of rows and columns apart are a constant number of places apart, if of rows whole times `every`.
+    Skewed { by: i64, every: i64 },
     /// Groups of [`MAX_ACCESS_BYTES`](crate::kernel::MAX_ACCESS_BYTES) change places, `g` of them with
     /// `g ^ (outer / every mod groups)`: a power of two of groups, of which a row is a multiple.
     Swizzled { groups: i64, every: i64 },
+}
+
+impl Columns {
+    /// Places of a tile of so many rows of so many elements; none if they are too many to count.
+    pub fn places(self, rows: i64, row: i64) -> Option<i64> {
+        let moved = match self {
+            Self::Skewed { by, every } => by.checked_mul((rows - 1).max(0) / every)?,
+            Self::InOrder | Self::Rotated { .. } | Self::Swizzled { .. } => 0,
+        };
+        rows.checked_mul(row)?.checked_add(moved)
+    }
 }
 
 /// How a tensor is computed.

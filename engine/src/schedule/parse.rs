@@ -226,16 +226,16 @@ impl<'a> Line<'a> {
     }
 
     fn columns(&mut self) -> Result<Columns> {
-        let is_rotated = self.take("rotate");
-        if !is_rotated && !self.take("swizzle") {
+        let Some(name) = ["rotate", "skew", "swizzle"].into_iter().find(|name| self.take(name)) else {
             return Ok(Columns::InOrder);
-        }
+        };
         let count = self.number()?;
         self.need("every")?;
         let every = self.number()?;
-        Ok(match is_rotated {
-            true => Columns::Rotated { by: count, every },
-            false => Columns::Swizzled { groups: count, every },
+        Ok(match name {
+            "rotate" => Columns::Rotated { by: count, every },
+            "skew" => Columns::Skewed { by: count, every },
+            _ => Columns::Swizzled { groups: count, every },
         })
     }
 

@@ -101,6 +101,7 @@ impl Display for Step {
                 match columns {
                     Columns::InOrder => Ok(()),
                     Columns::Rotated { by, every } => write!(f, " rotate {by} every {every}"),
+                    Columns::Skewed { by, every } => write!(f, " skew {by} every {every}"),
                     Columns::Swizzled { groups, every } => write!(f, " swizzle {groups} every {every}"),
                 }
             }

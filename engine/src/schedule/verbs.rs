@@ -95,6 +95,11 @@ pub const VERBS: &[Verb] = &[
     ),
     verb(
         "alloc",
+        "alloc %t A, ... skew N every N",
+        "The same; every N rows the innermost, and all rows behind, are moved on by N.",
+    ),
+    verb(
+        "alloc",
         "alloc %t A, ... swizzle N every N",
         "The same; groups of 16 bytes change places: group G of a row with G xor (row / every mod N), N a power of two.",
     ),
@@ -126,5 +131,8 @@ pub const VERBS: &[Verb] = &[
 pub(super) const MISSING: &[(&str, &str)] = &[
     ("unswitch", "a branch around a loop for all indices that are inside"),
     ("resize", "loops over a part of an axis"),
-    ("swizzle", "a transform that mixes the indices of two axes; `alloc` rotates and swizzles the columns of a tile"),
+    (
+        "swizzle",
+        "a transform that mixes the indices of two axes; `alloc` rotates, skews and swizzles the columns of a tile",
+    ),
 ];

@@ -1,8 +1,8 @@
 //! The loops of each tensor compute it.
 
-use crate::axes::{AxisRef, Domain, DomainLoop, Foreign, Place, Storage};
+use crate::axes::{AxisId, AxisRef, Domain, DomainLoop, Foreign, Place, Storage};
 use crate::diag::{Diagnostic, Result, code};
-use crate::schedule::ir::{Compute, Loop, Memory, ScheduledFusion, Tv, TvId, TvOp};
+use crate::schedule::ir::{Compute, Loop, Memory, ScheduledFusion, Tile, Tv, TvId, TvOp};
 
 /// Elements of the longest array that a thread, or a block, has.
 const MAX_ELEMENTS: i64 = 1 << 24;
@@ -72,9 +72,19 @@ fn domain(scheduled: &ScheduledFusion, tv: TvId) -> Domain {
 /// Elements along the loops of a tensor that one thread runs over and that are constant, or of
 /// its tile.
 fn elements(scheduled: &ScheduledFusion, data: &Tv) -> i64 {
-    let held = data.loops[data.inline_at.min(data.loops.len())..].iter();
-    let held = held.filter(|own| own.parallel.is_loop()).map(|own| own.axis);
-    let axes: Vec<_> = data.tile.as_ref().map_or_else(|| held.collect(), |tile| tile.axes.clone());
-    let extents = axes.into_iter().filter_map(|axis| scheduled.axes.constant_extent(axis));
-    extents.fold(data.stages.max(1).into(), |n: i64, extent| n.saturating_mul(extent.max(1)))
+    let all = |axes: &[AxisId]| {
+        let extents = axes.iter().filter_map(|axis| scheduled.axes.constant_extent(*axis));
+        extents.fold(1, |n: i64, extent| n.saturating_mul(extent.max(1)))
+    };
+    let own = match &data.tile {
+        Some(Tile { axes, columns }) => {
+            let (outer, row) = axes.split_at(axes.len().saturating_sub(1));
+            columns.places(all(outer), all(row)).unwrap_or(i64::MAX)
+        }
+        None => {
+            let held = data.loops[data.inline_at.min(data.loops.len())..].iter();
+            all(&held.filter(|own| own.parallel.is_loop()).map(|own| own.axis).collect::<Vec<_>>())
+        }
+    };
+    own.saturating_mul(data.stages.max(1).into())
 }

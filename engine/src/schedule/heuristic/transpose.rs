@@ -7,16 +7,19 @@
 //! memory between the two maps of threads. Everything is computed in the loops of the first
 //! side, which is the one with more tensors: each tensor of the second side takes shared memory.
 //!
-//! Where rows of a side start in the middle of a word, so that no vector fits them all, its tensors
+//! Where rows of a side start in the middle of a vector, so that none or a narrow one fits them all, its tensors
 //! are accessed by vectors that are aligned row by row: a thread of the first side writes the part of a
 //! row between two multiples of the tile, wherever the row starts (`align`), and a tile takes
 //! windows of the rows of the second side, from the vector on in which a part starts (`window`). So tiles
 //! overlap by a vector along either dimension, in what they read; what they write does not.
 //!
+//! The sides of a tile are powers of two, or what wastes less: any numbers of vectors of which the threads of a block take whole
+//! rows in each step, so that a step adds a constant to all places.
+//!
 //! Where one of the dimensions is short, or a short one lies within both, see `short`.
 //!
-//! In shared memory the rows of a tile are rotated against each other, so that neither side
-//! meets itself in a bank: a thread of the first side reads a column. Of elements of a byte it takes several
+//! In shared memory the rows of a tile are skewed against each other, so that neither side
+//! meets itself in a bank, and places are sums of what a thread knows and of constants: a thread of the first side reads a column. Of elements of a byte it takes several
 //! columns, as far as its registers reach: then it reads its part of each row by one access and turns the block of rows and
 //! columns in registers.
 
@@ -33,7 +36,7 @@ use super::tile::{
 };
 use super::{coverage, heads, images};
 use crate::diag::{Diagnostic, Result};
-use crate::kernel::MAX_ACCESS_BYTES;
+use crate::kernel::{MAX_ACCESS_BYTES, gcd};
 use crate::schedule::{
     AxisId, Columns, Io, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId, Windows,
 };
@@ -46,8 +49,17 @@ const MAX_HELD: i64 = 192;
 const LEAST_EXTENT: i64 = 8;
 /// Bytes of rows below which what windows read twice is not worth it.
 const LINE_BYTES: i64 = 128;
-/// Indices of a dimension that a tile has whole, at most.
-const MOST_WHOLE: i64 = 128;
+/// Bytes of the widest access that fits all rows, from which on they are not aligned row by row.
+const FITTING_BYTES: i64 = 8;
+/// Warps of a block whose tile has sides that are no powers of two.
+const FITTED_WARPS: std::ops::RangeInclusive<i64> = 4..=16;
+/// The part of the cost of a tile of powers of two that another one may have, so that shapes of about one size share kernels.
+const FITTED_COST: f64 = 0.95;
+/// Hundredths of the wanted elements that a tile has at most, and hundredths of those that are staged.
+const MOST_OF_AREA: i64 = 125;
+const MOST_STAGED: i64 = 160;
+/// Hundredths of the time that elements cost whose places threads compute in each step.
+const IN_TURN: i64 = 140;
 /// Tiles along the first dimension with which the blocks that run at once are long and thin.
 const MANY_TILES: i64 = 128;
 
@@ -111,8 +123,6 @@ pub(super) struct TransposeParams {
     threads: i64,
     /// Columns of a tile that a thread of the first side takes at once.
     unit: i64,
-    /// Columns by which rows of a tile are longer than what they hold; if there are none, they are rotated.
-    padding: i64,
     /// Tiles along the second dimension that are taken before the next along the first.
     neighbours: i64,
 }
@@ -194,55 +204,56 @@ fn vector_of(tensors: &[&GlobalTensor], axes: usize, extent: i64) -> i64 {
     widths(bytes).find(fits).unwrap_or(1)
 }
 
-/// The tensor to whose rows vectors of a word can be aligned, if those that fit all rows are less: all tensors of the
+/// The tensor to whose rows vectors can be aligned, if those that fit all rows are much less: all tensors of the
 /// side start their rows at the same places.
-fn row_reference(tensors: &[&GlobalTensor], vector: i64) -> Option<TvId> {
-    let word = WORD_BYTES / tensors.first()?.bytes;
-    let is_aligned = tensors.iter().all(|tensor| tensor.align % word.max(1) == 0);
-    alike(tensors).filter(|_| vector < word && is_aligned)
+fn row_reference(tensors: &[&GlobalTensor], fitting: i64, vector: i64) -> Option<TvId> {
+    let bytes = tensors.first()?.bytes;
+    let is_narrow = fitting < vector && fitting * bytes < FITTING_BYTES;
+    let is_aligned = tensors.iter().all(|tensor| tensor.align % vector == 0);
+    alike(tensors).filter(|_| is_narrow && is_aligned)
+}
+
+/// What a plan is made for.
+struct Wanted {
+    /// Indices of either dimension.
+    extents: [i64; 2],
+    /// Bytes of the widest element of either side.
+    bytes: [i64; 2],
+    /// Whether rows of a side start in the middle of a sector, which they share with the row before.
+    shared: [bool; 2],
+    /// Elements of a tile, those that shared memory has room for, those of a thread, and indices of either side at most.
+    area: i64,
+    room: i64,
+    each: i64,
+    most: [i64; 2],
 }
 
 /// Chooses for the given sizes.
 fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<TransposeParams> {
     let Sides { groups, at, tensors } = sides(problem, scheduled).map_err(Diagnostic::bug)?;
-    let extent = |at: usize| extent_of(problem, scheduled, &groups[at]);
-    let extents = at.map(extent);
+    let extents = at.map(|at| extent_of(problem, scheduled, &groups[at]));
     let fitting = [0, 1].map(|side| vector_of(&tensors[side], groups[at[side]].len(), extents[side]));
-    // Results are not written by windows, which overlap.
-    let reads = tensors[1].iter().all(|tensor| !tensor.is_output);
-    let is_long = |side: usize| extents[side].saturating_mul(tensors[side][0].bytes) >= LINE_BYTES;
-    let aligned_to = [0, 1].map(|side| row_reference(&tensors[side], fitting[side]).filter(|_| reads && is_long(side)));
-    let vectors = [0, 1].map(|side| match aligned_to[side] {
-        Some(_) => WORD_BYTES / tensors[side][0].bytes,
-        None => fitting[side],
-    });
     // Elements of a tile: of equal sides, as far as the dimensions reach.
     let widest = tensors[1].iter().map(|tensor| tensor.bytes).max().unwrap_or(1);
     let staged_bytes: i64 = tensors[1].iter().map(|tensor| tensor.bytes).sum();
     let held: i64 = tensors.iter().flatten().map(|tensor| tensor.bytes).sum();
     let room = (MAX_SHARED / staged_bytes).min(MAX_HELD * THREADS / held);
-    let wanted = tuned(problem.cx.options, "transpose.tile_bytes", TILE_BYTES) / widest;
-    let area = power_of_two_below(wanted.min(room)).max(WARP);
-    // Threads along a side take one vector each.
-    let most = [0, 1].map(|side| next_power_of_two(extents[side]).min(THREADS * vectors[side]));
+    let elements = tuned(problem.cx.options, "transpose.tile_bytes", TILE_BYTES) / widest;
     let bytes = tensors.each_ref().map(|side| side.iter().map(|tensor| tensor.bytes).max().unwrap_or(1));
-    // Rows that start in the middle of a sector share it with the row before.
-    let shared = [0, 1].map(|side| extents[side] * bytes[side] % SECTOR_BYTES != 0);
-    let [first, second] = tile_sides(area, most, [0, 1].map(|side| (extents[side], bytes[side], shared[side])));
-    let plans = [aligned_to, [aligned_to[0], None], [None, None]];
-    let plan = |aligned_to: &[Option<TvId>; 2]| {
-        let vectors = [0, 1].map(|side| if aligned_to[side].is_some() { vectors[side] } else { fitting[side] });
-        if aligned_to[0].is_some() && aligned_to[1].is_none() {
-            let whole = Plan::of_whole_rows(area, extents[1], vectors, widest);
-            if whole.is_some() {
-                return whole.map(|plan| (plan, *aligned_to));
-            }
-        }
-        Plan::new([first, second], vectors, aligned_to.map(|by| by.is_some())).map(|plan| (plan, *aligned_to))
+    let wanted = Wanted {
+        extents,
+        bytes,
+        shared: [0, 1].map(|side| extents[side] * bytes[side] % SECTOR_BYTES != 0),
+        area: power_of_two_below(elements.min(room)).max(WARP),
+        room: MAX_SHARED / staged_bytes,
+        each: (MAX_HELD / held).min(MOST_READ),
+        // Threads along a side take one vector each.
+        most: [0, 1].map(|side| next_power_of_two(extents[side]).min(THREADS * fitting[side])),
     };
-    let Some((Plan { vectors, threads, tiles, held, padding }, aligned_to)) = plans.iter().find_map(plan) else {
+    let Some((plan, aligned_to)) = plan(problem, &tensors, &wanted, fitting) else {
         return Err(Diagnostic::bug("a tile has no threads"));
     };
+    let Plan { vectors, threads, tiles, held, .. } = plan;
     let side = |side: usize| Side {
         roots: groups[at[side]].clone(),
         tile: tiles[side],
@@ -251,20 +262,51 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Transpos
         aligned_to: aligned_to[side],
         held: held[side],
     };
+    let turns = aligned_to == [None, None] && extents[0].saturating_mul(bytes[0]) >= LINE_BYTES;
     Ok(TransposeParams {
         others: others(problem, &groups, &at),
         first: side(0),
         second: side(1),
         staged: tensors[1].iter().map(|tensor| tensor.tv).collect(),
         threads,
-        unit: if aligned_to == [None, None] && is_long(0) { unit_of(vectors, tiles, threads, widest) } else { 1 },
-        padding,
+        unit: if turns { unit_of(vectors, tiles, threads, widest) } else { 1 },
         // Blocks that share sectors of what is written shall be next to each other.
-        neighbours: if shared[0] {
+        neighbours: if wanted.shared[0] {
             1
         } else {
             neighbours([ceil_div(extents[0], tiles[0]), ceil_div(extents[1], tiles[1])])
         },
+    })
+}
+
+/// How threads share a tile, and the tensors to whose rows vectors are aligned: by the widest vectors that are worth it.
+fn plan(
+    problem: &Problem<'_>,
+    tensors: &[Vec<&GlobalTensor>; 2],
+    wanted: &Wanted,
+    fitting: [i64; 2],
+) -> Option<(Plan, [Option<TvId>; 2])> {
+    let options = problem.cx.options;
+    let most = [
+        tuned(options, "transpose.first_rows", MAX_ACCESS_BYTES),
+        tuned(options, "transpose.second_rows", MAX_ACCESS_BYTES),
+    ];
+    // Results are not written by windows, which overlap.
+    let reads = tensors[1].iter().all(|tensor| !tensor.is_output);
+    let along = |side: usize, bytes: i64| {
+        let vector = (bytes.min(most[side]) / wanted.bytes[side]).max(1);
+        let is_long = wanted.extents[side].saturating_mul(wanted.bytes[side]) >= LINE_BYTES;
+        let reference = row_reference(&tensors[side], fitting[side], vector).filter(|_| reads && is_long);
+        reference.map(|reference| (vector, reference))
+    };
+    let pairs =
+        [[MAX_ACCESS_BYTES; 2], [WORD_BYTES, MAX_ACCESS_BYTES], [MAX_ACCESS_BYTES, WORD_BYTES], [WORD_BYTES; 2]];
+    let both = pairs.into_iter().map(|bytes| [along(0, bytes[0]), along(1, bytes[1])]);
+    let first = [MAX_ACCESS_BYTES, WORD_BYTES].into_iter().map(|bytes| [along(0, bytes), None]);
+    both.chain(first).chain([[None, None]]).find_map(|by_row| {
+        let vectors = [0, 1].map(|side| by_row[side].map_or(fitting[side], |(vector, _)| vector));
+        let plan = Plan::new(wanted, vectors, by_row.map(|by| by.is_some()))?;
+        Some((plan, by_row.map(|by| by.map(|(_, reference)| reference))))
     })
 }
 
@@ -278,15 +320,25 @@ struct Plan {
     tiles: [i64; 2],
     /// Indices of which it holds values in shared memory.
     held: [i64; 2],
-    /// Columns between its rows there.
-    padding: i64,
+    /// Elements for which its threads take time to stage them.
+    staged: i64,
 }
 
 impl Plan {
+    /// The tile of powers of two, or one of other sides if that is much better.
+    fn new(wanted: &Wanted, vectors: [i64; 2], by_row: [bool; 2]) -> Option<Self> {
+        let Wanted { extents, bytes, shared, area, most, .. } = *wanted;
+        let sides = tile_sides(area, most, [0, 1].map(|side| (extents[side], bytes[side], shared[side])));
+        let plain = Self::of_powers(sides, vectors, by_row);
+        let fitted = Self::fitted(wanted, vectors, by_row);
+        let bound = plain.as_ref().map_or(f64::INFINITY, |plan| FITTED_COST * plan.cost(wanted));
+        fitted.filter(|plan| plan.cost(wanted) < bound).or(plain)
+    }
+
     /// For a tile of powers of two; none if aligning vectors row by row would read too much twice. A part of a row of the
     /// first side needs values from up to a vector before its tile; of the second side as many lie outside
     /// of the windows of whole vectors. Either way all threads have whole steps.
-    fn new([first, second]: [i64; 2], vectors: [i64; 2], by_row: [bool; 2]) -> Option<Self> {
+    fn of_powers([first, second]: [i64; 2], vectors: [i64; 2], by_row: [bool; 2]) -> Option<Self> {
         // A tile of few elements may be narrower than a vector.
         let narrow = [vectors[0].min(first), vectors[1].min(second)];
         let threads = THREADS.min(first * second / narrow[0].max(narrow[1]));
@@ -297,36 +349,84 @@ impl Plan {
         let held = [ceil_div(first + slack[0], staged) * staged, second];
         let tiles = [first, (second - slack[1]) / computed * computed];
         let is_worth_it = 4 * held[0] <= 5 * first && 4 * tiles[1] >= 3 * second && narrow == vectors;
-        let plan = Self { vectors: narrow, threads, tiles, held, padding: 0 };
+        let plan = Self { vectors: narrow, threads, tiles, held, staged: held[0] * held[1] };
         (by_row == [false; 2] || is_worth_it).then_some(plan)
     }
 
-    /// For rows of the second side so short that a tile has them whole, where a power of two would leave threads without
-    /// work, and with vectors of the first side that are aligned row by row: with as few rows too many as may be.
-    fn of_whole_rows(area: i64, second: i64, vectors: [i64; 2], bytes: i64) -> Option<Self> {
-        if !(WARP..=MOST_WHOLE).contains(&second)
-            || second % vectors[1] != 0
-            || 4 * next_power_of_two(second) < 5 * second
-        {
+    /// The best tile of which all threads compute whole rows in each step: of a row as many vectors as divide their number.
+    fn fitted(wanted: &Wanted, vectors: [i64; 2], by_row: [bool; 2]) -> Option<Self> {
+        let mut best: Option<(f64, Self)> = None;
+        for threads in FITTED_WARPS.map(|warps| warps * WARP) {
+            for lanes in (1..=threads).filter(|lanes| threads % lanes == 0) {
+                let (first, rows) = (lanes * vectors[0], threads / lanes);
+                let step = rows / gcd(rows, vectors[1]) * vectors[1];
+                let seconds =
+                    (1..).map(|steps| steps * step).take_while(|second| Self::is_room(wanted, first * second));
+                for plan in seconds.filter_map(|second| Self::of(wanted, vectors, by_row, threads, [first, second])) {
+                    let cost = plan.cost(wanted);
+                    if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                        best = Some((cost, plan));
+                    }
+                }
+            }
+        }
+        best.map(|(_, plan)| plan)
+    }
+
+    /// Whether so many elements are not too many for a tile.
+    fn is_room(wanted: &Wanted, elements: i64) -> bool {
+        100 * elements <= MOST_OF_AREA * wanted.area
+    }
+
+    /// A tile of these sides, unless it is too small or too much beside it is staged.
+    fn of(
+        wanted: &Wanted,
+        vectors: [i64; 2],
+        by_row: [bool; 2],
+        threads: i64,
+        [first, second]: [i64; 2],
+    ) -> Option<Self> {
+        let is_reached = [first, second].iter().zip(wanted.most).all(|(tile, most)| *tile <= most);
+        let elements = first * second;
+        if !is_reached || 2 * elements < wanted.area || elements > wanted.each * threads {
             return None;
         }
-        let first = power_of_two_below(5 * area / 4 / second);
-        let all = first * second / vectors[0];
-        // An odd number of words.
-        let padding = (WORD_BYTES / bytes).max(1);
-        let plans = (4..=10).map(|warps| warps * WARP).filter(|threads| all % threads == 0).filter_map(|threads| {
-            let staged = threads * vectors[1] / second;
-            let is_whole = staged > 0 && threads * vectors[1] % second == 0;
-            let held = ceil_div(first + vectors[0] - 1, staged.max(1)) * staged;
-            (is_whole && 4 * held <= 5 * first).then_some(Self {
-                vectors,
-                threads,
-                tiles: [first, second],
-                held: [held, second],
-                padding,
-            })
+        // Windows reach a vector further.
+        let width = second + if by_row[1] { vectors[1] } else { 0 };
+        let needed = first + if by_row[0] { vectors[0] - 1 } else { 0 };
+        let lanes = width / vectors[1];
+        let in_turn = ceil_div(needed * lanes, threads) * threads * vectors[1];
+        let by_steps = (threads % lanes == 0).then(|| ceil_div(needed, threads / lanes) * threads * vectors[1]);
+        let (rows, taken, staged) = match by_steps.filter(|taken| 100 * taken <= IN_TURN * in_turn) {
+            Some(taken) => (taken / width, taken, taken),
+            None => (needed, in_turn, in_turn * IN_TURN / 100),
+        };
+        let plan = Self { vectors, threads, tiles: [first, second], held: [rows, width], staged };
+        (rows * width <= wanted.room && 100 * taken <= MOST_STAGED * elements).then_some(plan)
+    }
+
+    /// What a tile costs for each element that is needed.
+    fn cost(&self, wanted: &Wanted) -> f64 {
+        let Self { tiles: [first, second], threads, staged, .. } = *self;
+        let parts = [0, 1].map(|side| ceil_div(wanted.extents[side], self.tiles[side]) as f64);
+        let needed = wanted.extents[0] as f64 * wanted.extents[1] as f64 / (parts[0] * parts[1]);
+        let [written, staged] = [first * second, staged].map(|elements| elements as f64 / needed);
+        let broken = [0, 1].map(|side| {
+            let dimension = (wanted.extents[side], wanted.bytes[side], wanted.shared[side]);
+            broken(dimension, self.tiles[side].min(wanted.extents[side]))
         });
-        plans.min_by_key(|plan| (plan.held[0], (plan.threads - THREADS).abs()))
+        let [full, sides, blocks] = [
+            wanted.area as f64 / (first * second) as f64,
+            first as f64 / second as f64,
+            threads as f64 / THREADS as f64,
+        ];
+        // Threads outside take time, but no memory.
+        let outside = 0.4 + 0.3 * (written + staged);
+        outside
+            * full.max(1.0).sqrt()
+            * broken[0]
+            * broken[1]
+            * (1.0 + 0.01 * sides.log2().abs() + 0.02 * blocks.log2().abs())
     }
 }
 
@@ -335,17 +435,6 @@ impl Plan {
 /// outside and the parts of rows are whole lines.
 fn tile_sides(area: i64, most: [i64; 2], dimensions: [(i64, i64, bool); 2]) -> [i64; 2] {
     let covered = |(extent, ..): (i64, i64, bool), tile: i64| (ceil_div(extent, tile) * tile) as f64 / extent as f64;
-    let broken = |(extent, bytes, shared): (i64, i64, bool), tile: i64| {
-        let bytes = tile * bytes;
-        // Where a part of a row ends within a sector, two blocks touch it.
-        let ends = if shared && tile < extent { 1.0 + 64.0 / bytes as f64 } else { 1.0 };
-        ends * match bytes {
-            128.. => 1.0,
-            64.. => 1.3,
-            32.. => 2.0,
-            _ => 3.0,
-        }
-    };
     let cost = |sides: [i64; 2]| {
         let of = |side: usize| (covered(dimensions[side], sides[side]), broken(dimensions[side], sides[side]));
         let ([(first_covered, first_broken), (second_covered, second_broken)], [first, second]) =
@@ -359,6 +448,19 @@ fn tile_sides(area: i64, most: [i64; 2], dimensions: [(i64, i64, bool); 2]) -> [
     let sides = (0..=area.ilog2()).map(|log| [(1i64 << log).min(most[0]), (area >> log).min(most[1])]);
     let best = sides.min_by(|a, b| cost(*a).total_cmp(&cost(*b)));
     best.unwrap_or(most)
+}
+
+/// What parts of rows cost that are no whole lines, of a dimension as for `tile_sides`.
+fn broken((extent, bytes, shared): (i64, i64, bool), tile: i64) -> f64 {
+    let bytes = tile * bytes;
+    // Where a part of a row ends within a sector, two blocks touch it.
+    let ends = if shared && tile < extent { 1.0 + 64.0 / bytes as f64 } else { 1.0 };
+    ends * match bytes {
+        128.. => 1.0,
+        64.. => 1.3,
+        32.. => 2.0,
+        _ => 3.0,
+    }
 }
 
 /// How many tiles along the second dimension are taken before the next along the first one:
@@ -378,7 +480,9 @@ fn unit_of(vectors: [i64; 2], [first, second]: [i64; 2], threads: i64, bytes: i6
         return 1;
     }
     let share = first * second / threads / vectors[0];
-    power_of_two_below(share.min(MAX_ACCESS_BYTES / bytes).min(vectors[1]))
+    // So that steps stay whole.
+    let whole = 1 << share.max(1).trailing_zeros();
+    power_of_two_below((MAX_ACCESS_BYTES / bytes).min(vectors[1])).min(whole)
 }
 
 /// The loops of one side within a tile.
@@ -410,10 +514,10 @@ impl Along {
         };
         let (own, rows) = (extent(builder, lanes), extent(builder, other));
         let across = (threads / own).clamp(1, rows);
-        if rows % across != 0 || own * across != threads && own * rows % threads == 0 {
+        if rows % across != 0 || own * across != threads {
             // All in turn: rows are no whole steps.
             let all = builder.merge(other, lanes)?;
-            let (steps, thread) = builder.split(all, threads, true)?;
+            let (steps, thread) = builder.split(all, threads, own * rows % threads == 0)?;
             return Ok(Self { thread, steps, unit, vector });
         }
         let (steps, rows) = builder.split(other, across, true)?;
@@ -448,8 +552,6 @@ struct Layout {
     grid: AxisId,
     computing: Along,
     staging: Along,
-    /// Columns of tiles whose rows are a word longer, and the loops that fill them word by word.
-    padded: Option<(AxisId, Vec<Loop>)>,
 }
 
 /// Divides the dimensions.
@@ -466,7 +568,8 @@ fn lay_out(builder: &mut ScheduleBuilder, params: &TransposeParams) -> Result<La
     let (second_block, second_tile) = builder.split(second_axis, second.tile, second.exact)?;
     let first_held = match first.held > first.tile {
         true => {
-            let windows = Windows { step: first.tile, width: first.held, left: first.vector - 1, aligned: None };
+            let left = if first.aligned_to.is_some() { first.vector - 1 } else { 0 };
+            let windows = Windows { step: first.tile, width: first.held, left, aligned: None };
             builder.window(first_axis, first_block, windows)?
         }
         false => first_tile,
@@ -490,17 +593,7 @@ fn lay_out(builder: &mut ScheduleBuilder, params: &TransposeParams) -> Result<La
     let grid = merge_all(builder, &blocks)?.ok_or_else(missing)?;
     let computing = Along::new(builder, (first_tile, first.vector), (second_tile, params.unit), *threads)?;
     let staging = Along::new(builder, (second_held, second.vector), (first_held, 1), *threads)?;
-    let padded = if params.padding > 0 {
-        let (step, width) = (second.tile, second.tile + params.padding);
-        let columns = builder.window(second_axis, second_block, Windows { step, width, left: 0, aligned: None })?;
-        let (words, word) = builder.split(staging.vector, params.padding, true)?;
-        let place = |axis, parallel| Loop { axis, parallel };
-        let words = [place(words, ParallelType::Unroll), place(word, ParallelType::Vectorize)];
-        Some((columns, staging.outer().into_iter().chain(words).collect()))
-    } else {
-        None
-    };
-    Ok(Layout { held: [first_held, second_held], grid, computing, staging, padded })
+    Ok(Layout { held: [first_held, second_held], grid, computing, staging })
 }
 
 /// Applies the choices.
@@ -543,13 +636,8 @@ fn pass_through_tile(
     }
     builder.set_memory(tile, Memory::Shared)?;
     let [first, second] = layout.held;
-    if let Some((columns, words)) = &layout.padded {
-        builder.set_loops(tile, &in_grid(words.clone()))?;
-        builder.alloc(tile, Tile { axes: vec![first, *columns], columns: Columns::InOrder })?;
-    } else {
-        let bytes = builder.state().tensors[tile].dtype.bytes() as i64;
-        builder.alloc(tile, tile_of(first, second, params, bytes))?;
-    }
+    let bytes = builder.state().tensors[tile].dtype.bytes() as i64;
+    builder.alloc(tile, tile_of(first, second, params, bytes))?;
     keep.push((registers, 2));
     match (is_output, &turned) {
         (true, Some(turned)) => {
@@ -569,11 +657,90 @@ fn pass_through_tile(
 
 /// The tile of a tensor: a row for each index of the first side. Of the threads of the first side that read together, which
 /// is all of a warp or as many as fill the banks, some read `lanes` rows apart by its vector and the others neighbours in
-/// each; rotated by as many elements, at least a bank, they meet in none.
+/// each; skewed by as many elements, at least a bank, beside those that fill all banks with so many rows, they meet in none.
 fn tile_of(first: AxisId, second: AxisId, params: &TransposeParams, bytes: i64) -> Tile {
-    let lanes = (params.first.tile / params.first.vector).min(WARP);
+    let (vector, row) = (params.first.vector, params.second.held);
+    let lanes = (params.first.tile / vector).min(WARP);
     let together = (BANKS_BYTES / (params.unit * bytes.min(4))).min(WARP);
-    let by = params.second.vector.max(4 / bytes.min(4)).max(params.unit * (together / lanes).max(1));
-    let by = if by < params.second.held { by } else { 0 };
-    Tile { axes: vec![first, second], columns: Columns::Rotated { by, every: params.first.vector } }
+    let neighbours = next_power_of_two(params.unit * (together / lanes).max(1));
+    let apart = params.second.vector.max(4 / bytes.min(4)).max(neighbours);
+    let filling = (-vector * row).rem_euclid((BANKS_BYTES / bytes).max(1));
+    let by = [apart + filling, apart].into_iter().find(|by| *by < row && by % params.second.vector == 0).unwrap_or(0);
+    Tile { axes: vec![first, second], columns: Columns::Skewed { by, every: vector } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(extents: [i64; 2], bytes: i64, fitting: [i64; 2]) -> Wanted {
+        Wanted {
+            extents,
+            bytes: [bytes; 2],
+            shared: extents.map(|extent| extent * bytes % SECTOR_BYTES != 0),
+            area: TILE_BYTES / bytes,
+            room: MAX_SHARED / bytes,
+            each: (MAX_HELD / (2 * bytes)).min(MOST_READ),
+            most: [0, 1].map(|side| next_power_of_two(extents[side]).min(THREADS * fitting[side])),
+        }
+    }
+
+    /// The plan and what it is for, of elements of so many bytes, with vectors of so many that are aligned row by row.
+    fn planned(extents: [i64; 2], bytes: i64, vectors: [i64; 2], by_row: [bool; 2]) -> (Wanted, Option<Plan>) {
+        let fitting = [0, 1].map(|side| if by_row[side] { 1 } else { vectors[side] });
+        let wanted = wanted(extents, bytes, fitting);
+        let plan = Plan::new(&wanted, vectors, by_row);
+        (wanted, plan)
+    }
+
+    #[test]
+    fn steps_of_any_plan_are_whole_rows_and_windows_hold_what_is_read() {
+        for bytes in [1, 2, 4, 8, 16] {
+            let wide = MAX_ACCESS_BYTES / bytes;
+            for (extent, other) in [(72, 567), (945, 787), (95, 4059), (105, 775), (64, 4096), (333, 41), (24, 100_000)]
+            {
+                for by_row in [[false; 2], [true, false], [false, true], [true; 2]] {
+                    let (wanted, plan) = planned([extent, other], bytes, [wide; 2], by_row);
+                    let Some(plan) = plan else {
+                        assert_ne!(by_row, [false; 2], "{extent} {other} {bytes}");
+                        continue;
+                    };
+                    let Plan { vectors, threads, tiles: [first, second], held: [rows, width], .. } = plan;
+                    let step = threads * vectors[0] / first;
+                    assert!(first % vectors[0] == 0 && second % vectors[1] == 0 && width % vectors[1] == 0);
+                    assert!(step >= 1 && second % step == 0 && threads * vectors[0] % first == 0, "{first}x{second}");
+                    let reach = [0, 1].map(|side| if by_row[side] { vectors[side] - 1 } else { 0 });
+                    assert!(rows >= first + reach[0] && width >= second + reach[1], "{rows}x{width}");
+                    assert!(rows * width * bytes <= MAX_SHARED && first * second <= 2 * wanted.area);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sides_that_fit_take_the_place_of_powers_of_two_that_do_not() {
+        let tiles = |extents, bytes, vectors| {
+            let (wanted, plan) = planned(extents, bytes, vectors, [false; 2]);
+            let plan = plan.expect("without rows to align there is always one");
+            (plan.tiles, plan.cost(&wanted))
+        };
+        for (bytes, wide) in [(1, 16), (2, 8), (4, 4), (8, 2)] {
+            let ([first, second], _) = tiles([8192, 1024], bytes, [wide; 2]);
+            assert!(first.count_ones() == 1 && second.count_ones() == 1, "{first}x{second}");
+        }
+        for (channels, bytes) in [(72, 2), (40, 4), (24, 8)] {
+            let wide = MAX_ACCESS_BYTES / bytes;
+            let ([first, second], cost) = tiles([channels, 4096], bytes, [wide; 2]);
+            assert!(first % channels == 0 && cost < 1.25, "{first}x{second} {cost}");
+        }
+    }
+
+    #[test]
+    fn vectors_are_aligned_by_row_where_little_is_staged_twice() {
+        for (bytes, wide) in [(1, 16), (2, 8), (4, 4), (8, 2)] {
+            let (_, plan) = planned([4095, 4097], bytes, [wide; 2], [true; 2]);
+            let plan = plan.expect("long rows have room for windows");
+            assert!(10 * plan.held[0] * plan.held[1] <= 17 * plan.tiles[0] * plan.tiles[1], "{bytes}");
+        }
+    }
 }

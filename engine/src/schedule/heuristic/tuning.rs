@@ -62,9 +62,12 @@ pub const SETTINGS: &[Setting] = &[
     setting("short_rows.choice", 0, 8),
     setting("short_rows.least", 1, 1 << 30),
     setting("short_rows.row", 1, 1024),
+    // Bytes of the widest access that is aligned row by row, of the side that computes and of that which is staged.
+    Setting { power: true, ..setting("transpose.first_rows", 2, 16) },
     // Bytes along the second dimension, and indices of either, from which tiles are used.
     setting("transpose.least_bytes", 0, 1 << 30),
     setting("transpose.least_extent", 1, 1 << 30),
+    Setting { power: true, ..setting("transpose.second_rows", 2, 16) },
     // Bytes of a tile of one tensor.
     setting("transpose.tile_bytes", 64, 32 << 10),
 ];

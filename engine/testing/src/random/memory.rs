@@ -111,8 +111,9 @@ fn tile(draw: &mut Draw, b: &mut ScheduleBuilder, tv: TvId, at: usize) -> Result
     };
     b.set_loops(tv, &[outer, &written].concat())?;
     let every = if draw.once_in(20) { LARGE } else { 1 + draw.below(3) as i64 };
-    let columns = match draw.below(3) {
+    let columns = match draw.below(4) {
         0 => Columns::InOrder,
+        3 => Columns::Skewed { by: if draw.once_in(10) { LARGE } else { draw.choose(&[1, 2, 4]) }, every },
         1 => Columns::Rotated { by: if draw.once_in(10) { LARGE } else { draw.choose(&[1, 2, 4]) }, every },
         _ => Columns::Swizzled { groups: draw.choose(&[2, 4, 8]), every },
     };

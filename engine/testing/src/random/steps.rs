@@ -519,6 +519,7 @@ impl Steps {
         let (n, every) = (self.number(5), self.number(4));
         match self.draw.below(4) {
             0 => format!(" rotate {n} every {every}"),
+            2 => format!(" skew {n} every {every}"),
             1 => format!(" swizzle {} every {every}", self.draw.choose(&[1, 2, 2, 4, 8, 3])),
             _ => String::new(),
         }
