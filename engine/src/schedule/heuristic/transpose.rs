@@ -294,7 +294,8 @@ fn plan(
     // Results are not written by windows, which overlap.
     let reads = tensors[1].iter().all(|tensor| !tensor.is_output);
     let along = |side: usize, bytes: i64| {
-        let vector = (bytes.min(most[side]) / wanted.bytes[side]).max(1);
+        let most = if wanted.bytes[side] == 1 { WORD_BYTES } else { most[side] };
+        let vector = (bytes.min(most) / wanted.bytes[side]).max(1);
         let is_long = wanted.extents[side].saturating_mul(wanted.bytes[side]) >= LINE_BYTES;
         let reference = row_reference(&tensors[side], fitting[side], vector).filter(|_| reads && is_long);
         reference.map(|reference| (vector, reference))
@@ -330,7 +331,8 @@ impl Plan {
         let Wanted { extents, bytes, shared, area, most, .. } = *wanted;
         let sides = tile_sides(area, most, [0, 1].map(|side| (extents[side], bytes[side], shared[side])));
         let plain = Self::of_powers(sides, vectors, by_row);
-        let fitted = Self::fitted(wanted, vectors, by_row);
+        // Sides of bytes are powers of two.
+        let fitted = if bytes == [1, 1] { None } else { Self::fitted(wanted, vectors, by_row) };
         let bound = plain.as_ref().map_or(f64::INFINITY, |plan| FITTED_COST * plan.cost(wanted));
         fitted.filter(|plan| plan.cost(wanted) < bound).or(plain)
     }
@@ -657,13 +659,18 @@ fn pass_through_tile(
 
 /// The tile of a tensor: a row for each index of the first side. Of the threads of the first side that read together, which
 /// is all of a warp or as many as fill the banks, some read `lanes` rows apart by its vector and the others neighbours in
-/// each; skewed by as many elements, at least a bank, beside those that fill all banks with so many rows, they meet in none.
+/// each; skewed (of bytes rotated) by as many elements, at least a bank, beside those that fill all banks with so many rows, they meet in none.
 fn tile_of(first: AxisId, second: AxisId, params: &TransposeParams, bytes: i64) -> Tile {
     let (vector, row) = (params.first.vector, params.second.held);
     let lanes = (params.first.tile / vector).min(WARP);
     let together = (BANKS_BYTES / (params.unit * bytes.min(4))).min(WARP);
     let neighbours = next_power_of_two(params.unit * (together / lanes).max(1));
     let apart = params.second.vector.max(4 / bytes.min(4)).max(neighbours);
+    if bytes == 1 {
+        // Four share a word of a bank: rows that go round meet in none, of which skewed ones have some.
+        let by = if apart < row { apart } else { 0 };
+        return Tile { axes: vec![first, second], columns: Columns::Rotated { by, every: vector } };
+    }
     let filling = (-vector * row).rem_euclid((BANKS_BYTES / bytes).max(1));
     let by = [apart + filling, apart].into_iter().find(|by| *by < row && by % params.second.vector == 0).unwrap_or(0);
     Tile { axes: vec![first, second], columns: Columns::Skewed { by, every: vector } }
