@@ -181,6 +181,37 @@ impl Chain {
         self.builder.sum(split, &[1], false).ok()
     }
 
+    /// What is computed in some axes and read in others, and sometimes in the first ones again.
+    fn regrouped(&mut self, x: TensorId) -> Option<Operand> {
+        let own = self.builder.axes(x).to_vec();
+        let mut last = self.builder.neg(x).ok()?;
+        for _ in 0..1 + self.draw.below(2) {
+            let shape = self.draw.choose(&[&[-1_i64][..], &[2, -1], &[-1, 2], &[-1, 3], &[3, 2, -1], &[-1, 1, 2]]);
+            let shape = ops::OpArg::Values(shape.iter().map(|&size| Src::from(size)).collect());
+            let seen = self.call("reshape", |args| args.value("x", last).with("shape", shape))?;
+            let Operand::Tensor(tensor) = seen else { return None };
+            let rank = self.builder.axes(tensor).len() as i64;
+            let turned = (0..rank).rev().collect::<Vec<_>>();
+            last = match self.draw.below(4) {
+                0 => self.builder.sum(seen, &[rank - 1], true).and_then(|sum| self.builder.add(seen, sum)).ok()?,
+                1 => self.builder.permute(seen, &turned).and_then(|moved| self.builder.abs(moved)).ok()?,
+                2 => self.builder.max(seen, &[0], false).ok()?,
+                _ => self.builder.abs(seen).ok()?,
+            };
+            if self.draw.once_in(4)
+                && let Operand::Tensor(tensor) = last
+            {
+                self.tensors.push(tensor);
+            }
+        }
+        if self.draw.once_in(2) {
+            return Some(last);
+        }
+        let shape = ops::OpArg::Values(own.iter().map(|axis| axis.extent.into()).collect());
+        let back = self.call("reshape", |args| args.value("x", last).with("shape", shape))?;
+        self.builder.add(back, x).ok()
+    }
+
     fn step(&mut self) -> Option<Operand> {
         // Half of the time on with what was made last.
         let last = self.tensors[self.tensors.len() - 1];
@@ -189,7 +220,7 @@ impl Chain {
         let rank = self.builder.axes(x).len();
         let list = |numbers: Vec<i64>| ops::OpArg::Values(numbers.into_iter().map(Src::from).collect());
         let dim = self.draw.below(rank.max(1)) as i64;
-        match self.draw.below(18) {
+        match self.draw.below(19) {
             0 => {
                 let turn = self.draw.below(rank.max(1));
                 let dims: Vec<i64> = (0..rank).map(|axis| ((axis + turn) % rank) as i64).collect();
@@ -244,6 +275,7 @@ impl Chain {
             14 => self.looked_up(x, dim),
             15 => self.rows_put(x, dim),
             16 => self.groups_looked_up(x),
+            17 => self.regrouped(x),
             _ => self.call("matmul", |args| args.value("a", x).value("b", y)),
         }
     }

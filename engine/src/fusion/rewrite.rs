@@ -211,6 +211,11 @@ impl<'a> Rewriter<'a> {
 
     /// An old elementwise operation on new tensors, in the order of those that it reads.
     pub(crate) fn write_on(&mut self, op: &Op, tensors: &[TensorId]) -> Result<TensorId> {
+        self.write_as(op, op.kind.clone(), tensors)
+    }
+
+    /// An operation of this kind on new tensors, in the order of those that an old one reads, and its scalars.
+    pub(crate) fn write_as(&mut self, op: &Op, kind: OpKind, tensors: &[TensorId]) -> Result<TensorId> {
         let mut given = tensors.iter();
         let missing = || Diagnostic::bug(format!("{} is given too few tensors", op.kind.name()));
         let mut inputs = Vec::with_capacity(op.inputs.len());
@@ -220,12 +225,12 @@ impl<'a> Rewriter<'a> {
                 Operand::Scalar(scalar) => Operand::Scalar(self.scalar(scalar)),
             });
         }
-        match (&op.kind, inputs.first()) {
-            (OpKind::Cast(to), Some(&x)) => match self.builder.cast(x, *to)? {
+        match (kind, inputs.first()) {
+            (OpKind::Cast(to), Some(&x)) => match self.builder.cast(x, to)? {
                 Operand::Tensor(made) => Ok(made),
                 Operand::Scalar(_) => Err(Diagnostic::bug("a tensor is converted to a scalar")),
             },
-            _ => Ok(self.builder.push_all(op.kind.clone(), inputs)?[0]),
+            (kind, _) => Ok(self.builder.push_all(kind, inputs)?[0]),
         }
     }
 
@@ -269,6 +274,11 @@ impl<'a> Rewriter<'a> {
         Ok(args)
     }
 
+    /// Gives a new tensor that has no name that of an old one, for which none stands that is needed.
+    pub(crate) fn name_as(&mut self, new: TensorId, old: TensorId) -> Result<()> {
+        self.builder.set_name(Operand::Tensor(new), &self.old.tensors[old].name)
+    }
+
     /// Says which new tensors stand for the results of an old operation.
     pub(crate) fn replace(&mut self, op: &Op, results: &[TensorId]) -> Result<()> {
         if results.len() != op.outputs.len() {
@@ -277,8 +287,11 @@ impl<'a> Rewriter<'a> {
         }
         for (&old, &new) in op.outputs.iter().zip(results) {
             self.tensors.set(old, Some(new));
-            if self.builder.tensors[new].name.is_empty() && matches!(self.builder.tensors[new].def, TensorDef::Op(_)) {
-                self.builder.set_name(Operand::Tensor(new), &self.old.tensors[old].name)?;
+            let name = &self.old.tensors[old].name;
+            let is_free = !self.builder.names.contains(name);
+            let tensor = &self.builder.tensors[new];
+            if is_free && tensor.name.is_empty() && matches!(tensor.def, TensorDef::Op(_)) {
+                self.builder.set_name(Operand::Tensor(new), name)?;
             }
         }
         Ok(())

@@ -7,6 +7,7 @@
 //! * `table` lists the passes and runs them; `seen` is what they see of sizes, `whole` what
 //!   their rules may ask, and makes the fusion again where rules found something; `make` is
 //!   what several make.
+//! * `finest` cuts axes for `regroup`.
 //! * The others are passes, a file each, in the order of the table.
 //!
 //! Dead code is no pass: every rewrite ends in the canonical form of a fusion, in which each
@@ -28,11 +29,13 @@
 mod casts;
 mod cats;
 mod empty;
+mod finest;
 mod lookups;
 mod make;
 mod moves;
 mod pitches;
 mod products;
+mod regroup;
 mod repeats;
 mod scans;
 mod scatters;

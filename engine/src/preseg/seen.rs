@@ -1,12 +1,13 @@
 //! What passes see of sizes.
 //!
 //! Most rules ask whether a size is 0 or 1, and whether two are equal. Rules about slices, pads,
-//! joined and repeated tensors calculate with sizes. In: a fusion and its arguments. Out:
+//! joined and repeated tensors, and about reshapes between what is computed, calculate with sizes. In: a fusion and its arguments. Out:
 //! [`SeenSizes`], numbers that stand for sizes: the sizes themselves only where such operations
 //! are. Of products that may be widened it is seen besides about how long axes are, and which axis of an argument is the
 //! innermost in memory. Passes get nothing else, so calls with equal numbers get the same fusion.
 
 use super::pitches::lengths_of;
+use super::regroup;
 use crate::compile::BoundFusion;
 use crate::fusion::ops::Form;
 use crate::fusion::{Bindings, Fusion, OpKind, TensorId};
@@ -40,7 +41,7 @@ impl SeenSizes {
                 matches!(call.movement().form, Some(Form::Slice | Form::Pad | Form::Cat | Form::Repeat))
             }
             _ => false,
-        });
+        }) || regroup::may_find(fusion);
         let (key, stand_ins, lengths, inner_axes) = (Vec::new(), BTreeMap::new(), BTreeMap::new(), Vec::new());
         let mut seen = Self { is_exact, key, stand_ins, lengths, inner_axes };
         for axis in fusion.tensors.values().flat_map(|tensor| &tensor.axes) {

@@ -7,7 +7,8 @@
 use super::seen::SeenSizes;
 use super::whole::{Changes, Whole};
 use super::{
-    casts, cats, empty, lookups, moves, pitches, products, repeats, scans, scatters, slices, splits, thin, twins,
+    casts, cats, empty, lookups, moves, pitches, products, regroup, repeats, scans, scatters, slices, splits, thin,
+    twins,
 };
 use crate::compile::BoundFusion;
 use crate::diag::{Diagnostic, Result, code};
@@ -51,6 +52,7 @@ passes! {
     scatters: "Rows that are put where one index says are looked up by who writes last.";
     lookups: "What is computed of a table is computed of the elements that are found.";
     splits: "An axis that is split behind a lookup is split in its index.";
+    regroup: "What lies before and behind a reshape is computed in axes that both have in common.";
     thin: "A reduction over axes of size 1 drops them.";
     moves: "Chains of moved axes are as short as they can be.";
     casts: "Conversions through a wider type go.";

@@ -77,6 +77,11 @@ impl<'a> Whole<'a> {
         rewriter.finish()
     }
 
+    /// Whether sizes are seen as they are.
+    pub(super) fn knows_sizes(&self) -> bool {
+        self.seen.is_exact()
+    }
+
     pub(super) fn sizes(&self, tensor: TensorId) -> &[i64] {
         &self.sizes[tensor]
     }

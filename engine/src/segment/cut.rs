@@ -7,14 +7,15 @@ use super::derived::{Derived, Formed, KernelPart, Whole, bind_again};
 use super::facts::{OpFacts, Rows};
 use super::moments::{self, Moments};
 use super::search::{Groups, search};
-use crate::array::dense_like;
+use crate::array::{dense_like, view_strides};
 use crate::compile::{
     BoundFusion, KernelChoice, KernelForm, Plan, PlanSource, bind_launch, check_together, choose_kernel, output_metas,
     result_metas,
 };
 use crate::diag::{Diagnostic, DiagnosticKind, Result, code};
+use crate::fusion::ops::Form;
 use crate::fusion::{
-    self, Bindings, FoundView, Fusion, OpId, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds, may_be_view,
+    self, Bindings, FoundView, Fusion, OpId, OpKind, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds, may_be_view,
 };
 use crate::num::Value;
 use crate::options::{CompileCx, Phase};
@@ -279,6 +280,11 @@ fn has_views(fusion: &Fusion) -> bool {
     fusion.outputs.iter().any(|output| could(*output) || !seen.insert(*output))
 }
 
+/// Whether an operation gives what it reads other axes.
+fn is_reshape(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Call(call) if call.movement().form == Some(Form::Reshape))
+}
+
 /// A definition as one kernel, without any pass; refused where that cannot be.
 pub(crate) fn one_kernel(cx: &CompileCx<'_>, plans: &dyn PlanSource, bound: &BoundFusion<'_>) -> Result<Arc<Plan>> {
     let (whole, bindings) = Derived::as_written(cx, bound)?;
@@ -461,6 +467,23 @@ impl<'a> SegmentCompiler<'a> {
             if let Some(ArgMeta::Tensor(target)) = args.get(update.input as usize) {
                 self.wanted.set(update.tensor, Some(dense_like(&target.sizes, &target.strides)));
             }
+        }
+        for (output, meta) in whole.outputs.iter().zip(outputs) {
+            self.want_seen(*output, meta);
+        }
+    }
+
+    /// A tensor that a result sees in other axes lies so that the result lies as it should: else that would be a copy.
+    fn want_seen(&mut self, output: TensorId, meta: &TensorMeta) {
+        let OpFacts { fusion, bindings, aliases, .. } = self.facts;
+        let (mut tensor, mut sizes, mut strides) = (output, meta.sizes.clone(), meta.strides.clone());
+        while let Some(op) = fusion.definition(tensor).filter(|op| !aliases.ops[*op]) {
+            let seen = fusion.tensor_inputs(op).next().filter(|_| is_reshape(&fusion.ops[op].kind));
+            let Some(seen) = seen.filter(|seen| self.wanted[*seen].is_none()) else { return };
+            let own = bindings.sizes(fusion, seen);
+            let Some(found) = view_strides(&sizes, &strides, &own) else { return };
+            self.wanted.set(seen, Some(found.clone()));
+            (tensor, sizes, strides) = (seen, own, found);
         }
     }
 
