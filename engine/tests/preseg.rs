@@ -322,7 +322,7 @@ fn chain(seed: u64) -> (Fusion, Vec<Arg>) {
 #[test]
 fn passes_change_no_value_of_chains() {
     let (mut counts, mut ran) = (Counts::new(), 0);
-    for (fusion, args) in (0..1200).map(chain) {
+    for (fusion, args) in (0..1500).map(chain) {
         let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
         if bind(&fusion, &metas).is_ok() {
             ran += usize::from(check(&fusion, &args, &mut counts));

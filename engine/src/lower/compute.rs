@@ -157,7 +157,9 @@ impl<'a> Lowering<'a> {
         }
         let [first, mut last] = ends;
         self.join_lanes(&first, &mut last, lanes);
-        Ok((first == last).then_some(first))
+        // Where neither end is inside, lanes between them may be.
+        let is_outside = first.iter().any(|term| self.b.exprs().as_bool(*term) == Some(false));
+        Ok((first == last && !is_outside).then_some(first))
     }
 
     /// The expression of an elementwise operation.

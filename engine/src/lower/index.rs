@@ -405,19 +405,19 @@ impl Lowering<'_> {
         Ok(row)
     }
 
-    /// A number that is congruent to that offset modulo `modulus`.
+    /// A number that is congruent to that offset modulo `modulus`: of the same runs, all but the innermost.
     fn row_offset_modulo(&mut self, tv: TvId, root: AxisId, modulus: i64) -> Result<ExprId> {
         let layout = self.layout(tv)?;
         let own = self.scheduled.dimensions_of(tv, root).unwrap_or_else(|| vec![root]);
-        let mut row = self.b.int(0);
+        let (mut row, mut last) = (self.b.int(0), self.b.int(0));
         for run in self.memory_runs(tv, &layout, &own)? {
+            row = self.b.exprs().add(row, last);
             let index = match (run.axis, run.found) {
                 (Some(axis), _) => self.index_modulo(axis, modulus)?,
                 (None, Some(found)) => found,
-                (None, None) => continue,
+                (None, None) => self.b.int(0),
             };
-            let part = self.b.exprs().mul(index, run.stride);
-            row = self.b.exprs().add(row, part);
+            last = self.b.exprs().mul(index, run.stride);
         }
         Ok(row)
     }

@@ -26,7 +26,14 @@ fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
     call(op, Form::Reshape)?;
     let (x, output) = (operand(op)?, op.output());
     let (axis, parts) = split_axis(whole.sizes(x), whole.sizes(output))?;
+    // A reshape makes broadcasts of axes of one element; those that are moved along stay what they are.
+    let more = parts.len() - 1;
+    let is_same = |own: usize| {
+        let new = if own < axis { own } else { own + more };
+        own == axis || whole.kind(x, own) == whole.kind(output, new)
+    };
     let usable = whole.regroups(output) && !whole.is_empty(output) && !whole.is_returned(output);
+    let usable = usable && (0..whole.rank(x)).all(is_same);
     if !usable || !whole.is_read_once(x) || !whole.readers(output).any(is_computed) {
         return None;
     }

@@ -46,7 +46,7 @@ pub(super) struct CudaBackend {
 enum Inspection {
     #[default]
     Unmade,
-    Made(Inspector),
+    Made(Box<Inspector>),
     /// It cannot be had: the host looks at all memory.
     Refused,
 }
@@ -84,7 +84,8 @@ impl CudaBackend {
     fn inspect<T>(&self, ask: impl FnOnce(&mut Inspector) -> T) -> Option<T> {
         let mut inspection = self.inspection.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*inspection, Inspection::Unmade) {
-            *inspection = Inspector::new(&self.device, self.nvrtc()).map_or(Inspection::Refused, Inspection::Made);
+            *inspection = Inspector::new(&self.device, self.nvrtc())
+                .map_or(Inspection::Refused, |inspector| Inspection::Made(Box::new(inspector)));
         }
         match &mut *inspection {
             Inspection::Made(inspector) => Some(ask(inspector)),

@@ -11,7 +11,7 @@ impl Mask {
     /// All threads.
     pub(super) fn full(threads: usize) -> Self {
         let mut words = vec![u64::MAX; threads.div_ceil(64)];
-        if let Some(last) = words.last_mut().filter(|_| threads % 64 != 0) {
+        if let Some(last) = words.last_mut().filter(|_| !threads.is_multiple_of(64)) {
             *last = (1 << (threads % 64)) - 1;
         }
         Self { words, threads }
