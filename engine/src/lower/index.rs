@@ -397,28 +397,12 @@ impl Lowering<'_> {
         Ok(self.b.exprs().add(left, shift))
     }
 
-    /// The linear offset of a global tensor at index 0 of a root, or of several that are merged.
-    fn row_offset(&mut self, tv: TvId, root: AxisId) -> Result<ExprId> {
+    /// The linear offset of a global tensor at index 0 of a root, or of several that are merged; with `modulus` a number that
+    /// is congruent to it.
+    fn row_offset(&mut self, tv: TvId, root: AxisId, modulus: Option<i64>) -> Result<ExprId> {
         let layout = self.layout(tv)?;
         let own = self.scheduled.dimensions_of(tv, root).unwrap_or_else(|| vec![root]);
-        let (row, _) = self.linear_parts(tv, &layout, &own)?;
-        Ok(row)
-    }
-
-    /// A number that is congruent to that offset modulo `modulus`: of the same runs, all but the innermost.
-    fn row_offset_modulo(&mut self, tv: TvId, root: AxisId, modulus: i64) -> Result<ExprId> {
-        let layout = self.layout(tv)?;
-        let own = self.scheduled.dimensions_of(tv, root).unwrap_or_else(|| vec![root]);
-        let (mut row, mut last) = (self.b.int(0), self.b.int(0));
-        for run in self.memory_runs(tv, &layout, &own)? {
-            row = self.b.exprs().add(row, last);
-            let index = match (run.axis, run.found) {
-                (Some(axis), _) => self.index_modulo(axis, modulus)?,
-                (None, Some(found)) => found,
-                (None, None) => self.b.int(0),
-            };
-            last = self.b.exprs().mul(index, run.stride);
-        }
+        let (row, _) = self.linear_parts(tv, &layout, &own, modulus)?;
         Ok(row)
     }
 
@@ -427,7 +411,7 @@ impl Lowering<'_> {
     /// rows is left out, so that the shift does not vary with it.
     fn row_shift(&mut self, shift: RowShift, root: AxisId, vector: i64) -> Result<ExprId> {
         let row = match shift.rows {
-            None => self.row_offset_modulo(shift.reference, root, vector)?,
+            None => self.row_offset(shift.reference, root, Some(vector))?,
             Some(rows) => {
                 let index = self.index_modulo(rows, vector)?;
                 let stride = self.extent(root)?;
@@ -493,14 +477,14 @@ impl Lowering<'_> {
     pub(super) fn address(&mut self, tv: TvId) -> Result<ExprId> {
         let layout = self.layout(tv)?;
         if let Some((axis, way, vector)) = self.aligned_axis(tv, &layout)? {
-            let row = self.row_offset(tv, axis)?;
+            let row = self.row_offset(tv, axis, None)?;
             let padded = self.padded_index(way)?;
             let vector = self.b.int(vector);
             let whole = self.b.exprs().div(row, vector);
             let base = self.b.exprs().mul(whole, vector);
             return Ok(self.b.exprs().add(base, padded));
         }
-        let (rest, last) = self.linear_parts(tv, &layout, &[])?;
+        let (rest, last) = self.linear_parts(tv, &layout, &[], None)?;
         Ok(self.b.exprs().add(rest, last))
     }
 
@@ -522,7 +506,7 @@ impl Lowering<'_> {
         if self.scheduled.dimensions_of(tv, axis) != self.scheduled.dimensions_of(reference, axis) {
             return Ok(None);
         }
-        let (Ok(own), Ok(theirs)) = (self.row_offset(tv, axis), self.row_offset(reference, axis)) else {
+        let (Ok(own), Ok(theirs)) = (self.row_offset(tv, axis, None), self.row_offset(reference, axis, None)) else {
             return Ok(None);
         };
         Ok((own == theirs).then_some((axis, way, vector)))
@@ -546,15 +530,24 @@ impl Lowering<'_> {
 
     /// The address as a sum of two parts: the terms of all memory runs but the
     /// innermost, and the innermost. With `without`, the indices of those roots are
-    /// taken as 0, and they must be the innermost run.
-    fn linear_parts(&mut self, tv: TvId, layout: &TensorLayout, without: &[AxisId]) -> Result<(ExprId, ExprId)> {
+    /// taken as 0, and they must be the innermost run. With `modulus` parts are congruent to these.
+    fn linear_parts(
+        &mut self,
+        tv: TvId,
+        layout: &TensorLayout,
+        without: &[AxisId],
+        modulus: Option<i64>,
+    ) -> Result<(ExprId, ExprId)> {
         let runs = self.memory_runs(tv, layout, without)?;
         let zero = self.b.int(0);
         let (mut rest, mut last) = (zero, zero);
         for run in runs {
             rest = self.b.exprs().add(rest, last);
             let index = match (run.axis, run.found) {
-                (Some(axis), _) => self.index_of(axis)?,
+                (Some(axis), _) => match modulus {
+                    Some(modulus) => self.index_modulo(axis, modulus)?,
+                    None => self.index_of(axis)?,
+                },
                 (None, Some(found)) => found,
                 (None, None) => zero,
             };

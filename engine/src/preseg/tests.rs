@@ -610,18 +610,21 @@ fn what_lies_before_and_behind_a_reshape_is_computed_in_the_axes_of_both() {
     );
 }
 
+/// What becomes of reshapes of one matrix.
+fn check_regrouped(sizes: &[i64], before: &str, after: &str) {
+    check(&["regroup"], "%x: f32[?, ?]", &[sizes], before, after);
+}
+
 #[test]
 fn both_sides_of_a_reshape_may_be_cut() {
-    let check =
-        |sizes: &[i64], before: &str, after: &str| check(&["regroup"], "%x: f32[?, ?]", &[sizes], before, after);
-    check(
+    check_regrouped(
         &[6, 4],
         "%a = relu %x\n%b = reshape [3, 8] %a\n%c = neg %b\nreturn %c",
         "%s0 = size %x axis(1)\n%0 = reshape [3, 2, %s0] %x\n%a = relu %0\n%1 = neg %a\n%c = reshape [3, 8] %1\n\
          return %c",
     );
     // One reshape cuts what another one reads, and what is filled.
-    check(
+    check_regrouped(
         &[2, 12],
         "%a = relu %x\n%b = reshape [2, 3, 4] %a\n%c = exp %b\n%d = reshape [24] %c\n%e = full [24] 0.5 f32\n\
          %f = add %d, %e\nreturn %f",
@@ -629,7 +632,7 @@ fn both_sides_of_a_reshape_may_be_cut() {
          %e = full [2, 3, 4] 0.5 f32\n%1 = add %c, %e\n%f = reshape [24] %1\nreturn %f",
     );
     // Axes of one element are others.
-    check(
+    check_regrouped(
         &[2, 12],
         "%a = relu %x\n%b = reshape [2, 1, 3, 4] %a\n%c = neg %b\nreturn %c",
         "%s0 = size %x axis(0)\n%0 = reshape [%s0, 3, 4] %x\n%a = relu %0\n\
@@ -637,19 +640,17 @@ fn both_sides_of_a_reshape_may_be_cut() {
     );
     // Nothing divides both.
     let same = "%a = relu %x\n%b = reshape [8, 3] %a\n%c = neg %b\nreturn %c";
-    check(&[6, 4], same, same);
+    check_regrouped(&[6, 4], same, same);
 }
 
 #[test]
 fn what_is_returned_is_seen_in_its_own_axes() {
-    let check =
-        |sizes: &[i64], before: &str, after: &str| check(&["regroup"], "%x: f32[?, ?]", &[sizes], before, after);
-    check(
+    check_regrouped(
         &[4, 6],
         "%a = relu %x\n%b = reshape [24] %a\n%c = neg %b\nreturn %a, %c",
         "%a = relu %x\n%0 = neg %a\n%c = reshape [24] %0\nreturn %a, %c",
     );
-    check(
+    check_regrouped(
         &[4, 6],
         "%a = relu %x\n%b = reshape [24] %a\n%c = neg %b\n%d = reshape [4, 2, 3] %c\n%e = exp %d\nreturn %b, %a, %e",
         "%s0 = size %x axis(0)\n%0 = reshape [%s0, 2, 3] %x\n%1 = relu %0\n%s1 = size %x axis(1)\n\

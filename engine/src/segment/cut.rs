@@ -4,7 +4,7 @@ use super::across::has_large_rows;
 use super::ahead::{Ahead, Candidate};
 use super::aliases::Aliases;
 use super::derived::{Derived, Formed, KernelPart, Whole, bind_again};
-use super::facts::{OpFacts, Rows};
+use super::facts::{OpFacts, Rows, is_reshape};
 use super::moments::{self, Moments};
 use super::search::{Groups, search};
 use crate::array::{dense_like, view_strides};
@@ -13,9 +13,8 @@ use crate::compile::{
     result_metas,
 };
 use crate::diag::{Diagnostic, DiagnosticKind, Result, code};
-use crate::fusion::ops::Form;
 use crate::fusion::{
-    self, Bindings, FoundView, Fusion, OpId, OpKind, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds, may_be_view,
+    self, Bindings, FoundView, Fusion, OpId, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds, may_be_view,
 };
 use crate::num::Value;
 use crate::options::{CompileCx, Phase};
@@ -278,11 +277,6 @@ fn has_views(fusion: &Fusion) -> bool {
     let mut seen = BTreeSet::new();
     let could = |output: TensorId| fusion.definition(output).is_none_or(|op| may_be_view(fusion, &fusion.ops[op]));
     fusion.outputs.iter().any(|output| could(*output) || !seen.insert(*output))
-}
-
-/// Whether an operation gives what it reads other axes.
-fn is_reshape(kind: &OpKind) -> bool {
-    matches!(kind, OpKind::Call(call) if call.movement().form == Some(Form::Reshape))
 }
 
 /// A definition as one kernel, without any pass; refused where that cannot be.

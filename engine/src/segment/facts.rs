@@ -30,7 +30,7 @@ pub(super) struct OpFacts<'a> {
     pub(super) bytes: SecondaryMap<TensorId, i64>,
     /// Reductions of rows, or of columns, that blocks cannot hold.
     pub(super) long_rows: SecondaryMap<OpId, bool>,
-    /// Whether there are such that lie across memory, or results in which rows do.
+    /// Whether there are such that lie across memory, or large results in which rows may.
     pub(super) has_rows_across: bool,
     /// Reductions of many long rows that lie along memory where they are read.
     pub(super) rows_along: SecondaryMap<OpId, bool>,
@@ -304,9 +304,13 @@ fn magnitude(size: i64) -> i64 {
 fn moves_nothing(op: &Op) -> bool {
     match &op.kind {
         OpKind::Permute { .. } | OpKind::Broadcast { .. } | OpKind::Squeeze { .. } => true,
-        OpKind::Call(call) => call.movement().form == Some(Form::Reshape),
-        _ => false,
+        kind => is_reshape(kind),
     }
+}
+
+/// Whether an operation gives what it reads other axes.
+pub(super) fn is_reshape(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Call(call) if call.movement().form == Some(Form::Reshape))
 }
 
 fn is_product(op: &Op) -> bool {

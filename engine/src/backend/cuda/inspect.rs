@@ -167,6 +167,12 @@ mod tests {
         }
     }
 
+    fn opened() -> (Arc<Device>, Inspector) {
+        let device = Device::open(0).expect("there is a GPU");
+        let inspector = Inspector::new(&device, &nvrtc()).expect("it compiles");
+        (device, inspector)
+    }
+
     fn bytes(len: usize) -> Vec<u8> {
         (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 23) as u8 & 0x7f).collect()
     }
@@ -174,9 +180,7 @@ mod tests {
     #[test]
     #[ignore = "needs a GPU and NVRTC"]
     fn needs_gpu_one_byte_is_seen_wherever_it_is() {
-        let device = Device::open(0).expect("there is a GPU");
-        let nvrtc = nvrtc();
-        let mut inspector = Inspector::new(&device, &nvrtc).unwrap();
+        let (device, mut inspector) = opened();
         assert!(!inspector.any(&[]).unwrap());
         for len in [1, 15, 16, 17, 4096, 4099, (1 << 20) + 5, 40 << 20] {
             let given = bytes(len);
@@ -198,9 +202,7 @@ mod tests {
     #[test]
     #[ignore = "needs a GPU and NVRTC"]
     fn needs_gpu_one_whole_element_of_poison_is_seen() {
-        let device = Device::open(0).expect("there is a GPU");
-        let nvrtc = nvrtc();
-        let mut inspector = Inspector::new(&device, &nvrtc).unwrap();
+        let (device, mut inspector) = opened();
         for element in [1, 2, 4, 8, 16] {
             for count in [1, 7, 16, 1000, (1 << 20) + 3] {
                 let len = element * count;

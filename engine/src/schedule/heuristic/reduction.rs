@@ -225,19 +225,10 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let has_pairs = has_pairs(scheduled);
     let work = Work { vectors, slow: rest, kept: product(&kept), has_rows: !kept.is_empty(), has_pairs };
     let inputs = summary.globals.iter().filter(|tensor| runs(tensor) && !tensor.is_output).count().max(1) as i64;
-    let columns = match (misaligned, is_written) {
-        (false, false) if has_pairs => &Columns::PAIRS,
-        (false, false) if has_moments(scheduled) => &Columns::MOMENTS,
-        (false, false) => &Columns::ALIGNED,
-        (false, true) => &Columns::WRITTEN,
-        _ if is_narrow => &Columns::NARROW,
-        (true, true) => &Columns::WRITTEN_SINGLY,
-        (true, false) if inputs == 1 && accumulators(scheduled) == 1 => &Columns::UNALIGNED,
-        (true, false) => &Columns::UNALIGNED_MORE,
-    };
+    let columns = columns_for(scheduled, [misaligned, is_written, is_narrow], inputs);
     let is_looked_up = summary.globals.iter().any(|tensor| runs(tensor) && tensor.is_part);
     let few = if is_looked_up { columns.of_few_rows(&work, cx.device) } else { None };
-    let (columns, most_y) = few.map_or((*columns, None), |(columns, most_y)| (columns, Some(most_y)));
+    let (columns, most_y) = few.map_or((columns, None), |(columns, most_y)| (columns, Some(most_y)));
     let is_short_row = joined && work.vectors <= MOST_OWN_VECTORS && (run == 1 || vector == 1);
     let own_rows =
         if inner { is_short_row.then_some(work.vectors) } else { work.rows_of_a_thread(summary, vector, inputs) };
@@ -293,6 +284,21 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
         unroll,
         spread: spread.map(|spread| spread.blocks),
         min_blocks,
+    }
+}
+
+/// How blocks read columns of so many inputs: whether rows start at odd places, whether something is written there beside
+/// the sums, and whether there are few columns.
+fn columns_for(scheduled: &ScheduledFusion, [misaligned, is_written, is_narrow]: [bool; 3], inputs: i64) -> Columns {
+    match (misaligned, is_written) {
+        (false, false) if has_pairs(scheduled) => Columns::PAIRS,
+        (false, false) if has_moments(scheduled) => Columns::MOMENTS,
+        (false, false) => Columns::ALIGNED,
+        (false, true) => Columns::WRITTEN,
+        _ if is_narrow => Columns::NARROW,
+        (true, true) => Columns::WRITTEN_SINGLY,
+        (true, false) if inputs == 1 && accumulators(scheduled) == 1 => Columns::UNALIGNED,
+        (true, false) => Columns::UNALIGNED_MORE,
     }
 }
 
