@@ -111,6 +111,29 @@ impl Chain {
         (0..count).map(|_| self.draw.choose(of)).collect()
     }
 
+    /// One more input with its argument.
+    fn input(&mut self, seed: u64, shape: &[i64], args: &mut Vec<Arg>) -> TensorId {
+        use engine::fusion::AxisDecl::{Broadcast, Const, Symbolic};
+        let position = args.len();
+        let dtype = self.draw.choose(&[DType::F32, DType::F32, DType::BF16, DType::F64, DType::I32]);
+        let open = self.draw.once_in(2);
+        let dims = shape.iter().map(|&size| match size {
+            1 if !open => Broadcast,
+            _ if open => Symbolic,
+            size => Const(size),
+        });
+        let made = self.builder.tensor(&format!("x{position}"), dtype, &dims.collect::<Vec<_>>()).unwrap();
+        let Operand::Tensor(tensor) = made else { panic!("an input is a tensor") };
+        let mut draw = Draw::new(seed ^ 77 ^ position as u64);
+        let numbers = [-0.0, 0.0, 1.0, -1.5, 3.25, f64::NAN, f64::INFINITY, 1e-40, -1e-30, 65504.0, 1e300];
+        let element = |_: &[i64]| match dtype.is_float() {
+            true => engine::num::Value::Float(draw.choose(&numbers)),
+            false => engine::num::Value::Int(draw.choose(&[0, 1, -1, 300, i64::from(i32::MAX)])),
+        };
+        args.push(Arg::Tensor(HostTensor::from_fn(dtype, shape, element).unwrap()));
+        tensor
+    }
+
     /// A tensor cut in two along an axis, and joined again, mostly in the same order.
     fn cut_and_joined(&mut self, x: TensorId, dim: i64) -> Option<Operand> {
         let rank = self.builder.axes(x).len();
@@ -126,6 +149,20 @@ impl Chain {
         }
         let dim = ops::OpArg::Int(dim);
         self.call("cat", |args| args.with("tensors", ops::OpArg::Values(parts)).with("dim", dim))
+    }
+
+    /// What is computed of a tensor `[_, 4]` and of the same with the halves of its rows turned.
+    fn turned(&mut self, x: TensorId) -> Option<Operand> {
+        let mut half = |from: i64| {
+            let [starts, ends] = [[0, from], [99, from + 2]].map(|at| ops::OpArg::Values(at.map(Src::from).to_vec()));
+            self.call("slice", |args| args.value("x", x).with("starts", starts).with("ends", ends))
+        };
+        let (first, second) = (half(0)?, half(2)?);
+        let second = self.builder.neg(second).ok()?;
+        let parts = ops::OpArg::Values(vec![second.into(), first.into()]);
+        let turned = self.call("cat", |args| args.with("tensors", parts).with("dim", ops::OpArg::Int(1)))?;
+        let sum = self.builder.add(turned, x).ok()?;
+        if self.draw.once_in(2) { self.builder.mul(sum, x).ok() } else { Some(sum) }
     }
 
     /// Sums or extremes up to each element, in the type in which such are combined.
@@ -212,6 +249,15 @@ impl Chain {
         self.builder.add(back, x).ok()
     }
 
+    /// The first element along an axis, or its position. Zeros have one sign: of both the pass has the greatest or the least one.
+    fn first(&mut self, x: TensorId, dim: i64) -> Option<Operand> {
+        let x = self.builder.add(x, 0).ok()?;
+        let largest = ops::OpArg::Bool(self.draw.once_in(2));
+        let args = ops::Args::new(ops::find("topk")?).value("x", x).value("k", 1).with("dim", ops::OpArg::Int(dim));
+        let made = self.builder.apply(&args.with("largest", largest)).ok()?;
+        Some(made[self.draw.below(2)])
+    }
+
     fn step(&mut self) -> Option<Operand> {
         // Half of the time on with what was made last.
         let last = self.tensors[self.tensors.len() - 1];
@@ -220,7 +266,7 @@ impl Chain {
         let rank = self.builder.axes(x).len();
         let list = |numbers: Vec<i64>| ops::OpArg::Values(numbers.into_iter().map(Src::from).collect());
         let dim = self.draw.below(rank.max(1)) as i64;
-        match self.draw.below(19) {
+        match self.draw.below(20) {
             0 => {
                 let turn = self.draw.below(rank.max(1));
                 let dims: Vec<i64> = (0..rank).map(|axis| ((axis + turn) % rank) as i64).collect();
@@ -276,6 +322,7 @@ impl Chain {
             15 => self.rows_put(x, dim),
             16 => self.groups_looked_up(x),
             17 => self.regrouped(x),
+            18 => self.first(x, dim),
             _ => self.call("matmul", |args| args.value("a", x).value("b", y)),
         }
     }
@@ -283,28 +330,13 @@ impl Chain {
 
 /// A chain with its arguments: dense tensors, of special numbers too.
 fn chain(seed: u64) -> (Fusion, Vec<Arg>) {
-    use engine::fusion::AxisDecl::{Broadcast, Const, Symbolic};
     let mut this = Chain { draw: Draw::new(seed), builder: FusionBuilder::new("chain"), tensors: Vec::new() };
     let shapes: [&[i64]; 4] = [&[2, 3], &[3, 1], &[1, 2], &[0, 2]];
     let mut args = Vec::new();
-    for (position, shape) in shapes.iter().enumerate().take(3 + this.draw.below(2)) {
-        let dtype = this.draw.choose(&[DType::F32, DType::F32, DType::BF16, DType::F64, DType::I32]);
-        let open = this.draw.once_in(2);
-        let dims = shape.iter().map(|&size| match size {
-            1 if !open => Broadcast,
-            _ if open => Symbolic,
-            size => Const(size),
-        });
-        let made = this.builder.tensor(&format!("x{position}"), dtype, &dims.collect::<Vec<_>>()).unwrap();
-        let Operand::Tensor(tensor) = made else { panic!("an input is a tensor") };
+    let count = 3 + this.draw.below(2);
+    for shape in &shapes[..count] {
+        let tensor = this.input(seed, shape, &mut args);
         this.tensors.push(tensor);
-        let mut draw = Draw::new(seed ^ 77 ^ position as u64);
-        let numbers = [-0.0, 0.0, 1.0, -1.5, 3.25, f64::NAN, f64::INFINITY, 1e-40, -1e-30, 65504.0, 1e300];
-        let element = |_: &[i64]| match dtype.is_float() {
-            true => engine::num::Value::Float(draw.choose(&numbers)),
-            false => engine::num::Value::Int(draw.choose(&[0, 1, -1, 300, i64::from(i32::MAX)])),
-        };
-        args.push(Arg::Tensor(HostTensor::from_fn(dtype, shape, element).unwrap()));
     }
     for _ in 0..20 {
         if let Some(Operand::Tensor(made)) = this.step() {
@@ -315,6 +347,14 @@ fn chain(seed: u64) -> (Fusion, Vec<Arg>) {
     for _ in 0..3 {
         let returned = this.tensors[count - 1 - this.draw.below(count.min(6))];
         this.builder.output(returned).unwrap();
+    }
+    if this.draw.once_in(4) {
+        for rows in [3, this.draw.choose(&[1, 3])] {
+            let x = this.input(seed, &[rows, 4], &mut args);
+            if let Some(turned) = this.turned(x) {
+                this.builder.output(turned).unwrap();
+            }
+        }
     }
     (this.builder.finish().unwrap(), args)
 }

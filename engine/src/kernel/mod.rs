@@ -49,6 +49,7 @@ mod assumptions;
 mod bind;
 mod bounds;
 mod build;
+mod by_part;
 mod exprs;
 mod facts;
 mod ir;
@@ -63,11 +64,12 @@ mod verify;
 mod visit;
 mod words;
 
-pub use approx::approximate;
+pub use approx::{approximate, casts_within};
 pub use assumptions::weaken_assumptions;
 pub use bind::{BoundLaunch, BoundParam, bind, eval_over, shared_layout};
 pub use bounds::{BoundsReport, check_bounds};
 pub use build::KernelBuilder;
+pub use by_part::branch_by_part;
 pub use exprs::{ExprArena, ExprNode};
 pub use facts::{Multiples, gcd};
 pub use ir::{

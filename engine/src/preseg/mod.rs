@@ -28,6 +28,7 @@
 
 mod casts;
 mod cats;
+mod counts;
 mod empty;
 mod finest;
 mod lookups;
@@ -42,11 +43,13 @@ mod scatters;
 mod seen;
 mod slices;
 mod splits;
+mod stacks;
 mod steps;
 mod table;
 #[cfg(test)]
 mod tests;
 mod thin;
+mod tops;
 mod twins;
 mod whole;
 

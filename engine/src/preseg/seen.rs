@@ -3,17 +3,19 @@
 //! Most rules ask whether a size is 0 or 1, and whether two are equal. Rules about slices, pads,
 //! joined and repeated tensors, and about reshapes between what is computed, calculate with sizes. In: a fusion and its arguments. Out:
 //! [`SeenSizes`], numbers that stand for sizes: the sizes themselves only where such operations
-//! are. Of products that may be widened it is seen besides about how long axes are, and which axis of an argument is the
+//! are, and whether arguments are row-major. Of the first elements of lines it is seen besides whether an axis is too long
+//! for positions of 32 bits, of products that may be widened about how long axes are, and which axis of an argument is the
 //! innermost in memory. Passes get nothing else, so calls with equal numbers get the same fusion.
 
 use super::pitches::lengths_of;
 use super::regroup;
+use super::whole::call;
 use crate::compile::BoundFusion;
 use crate::fusion::ops::Form;
-use crate::fusion::{Bindings, Fusion, OpKind, TensorId};
+use crate::fusion::{Axis, Bindings, Fusion, OpKind, TensorId};
 use crate::options::CompileCx;
 use crate::products::Length;
-use crate::tensor::ArgMeta;
+use crate::tensor::{ArgMeta, TensorMeta};
 use std::collections::BTreeMap;
 
 /// What stands for the first size that is neither 0 nor 1.
@@ -23,6 +25,8 @@ const FIRST: i64 = 1 << 32;
 #[derive(Clone, Debug)]
 pub struct SeenSizes {
     is_exact: bool,
+    /// Some axis has more elements than an `i32` tells apart, and that matters.
+    has_long_line: bool,
     key: Vec<i64>,
     /// What stands for a size.
     stand_ins: BTreeMap<i64, i64>,
@@ -30,6 +34,8 @@ pub struct SeenSizes {
     lengths: BTreeMap<i64, Length>,
     /// The axis of each argument along which elements lie side by side, as far as there is one.
     inner_axes: Vec<Option<usize>>,
+    /// Whether each argument is row-major; empty where numbers are no sizes.
+    row_major: Vec<bool>,
 }
 
 impl SeenSizes {
@@ -42,10 +48,17 @@ impl SeenSizes {
             }
             _ => false,
         }) || regroup::may_find(fusion);
-        let (key, stand_ins, lengths, inner_axes) = (Vec::new(), BTreeMap::new(), BTreeMap::new(), Vec::new());
-        let mut seen = Self { is_exact, key, stand_ins, lengths, inner_axes };
-        for axis in fusion.tensors.values().flat_map(|tensor| &tensor.axes) {
-            let size = bindings.scalar(axis.extent).as_i64();
+        let finds_tops = fusion.ops.values().any(|op| call(op, Form::Top).is_some());
+        let axes = || fusion.tensors.values().flat_map(|tensor| &tensor.axes);
+        let size_of = |axis: &Axis| bindings.scalar(axis.extent).as_i64();
+        let has_long_line = finds_tops && axes().any(|axis| i32::try_from(size_of(axis)).is_err());
+        let row_major: Vec<bool> = if is_exact { bound.args.iter().map(is_row_major).collect() } else { Vec::new() };
+        let first = finds_tops.then_some(has_long_line);
+        let key = first.into_iter().chain(row_major.iter().copied()).map(i64::from).collect();
+        let (stand_ins, lengths, inner_axes) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        let mut seen = Self { is_exact, has_long_line, key, stand_ins, lengths, inner_axes, row_major };
+        for axis in axes() {
+            let size = size_of(axis);
             let next = FIRST + seen.stand_ins.len() as i64;
             let number = if is_exact || size < 2 { size } else { *seen.stand_ins.entry(size).or_insert(next) };
             seen.key.push(number);
@@ -86,9 +99,19 @@ impl SeenSizes {
         self.is_exact
     }
 
+    /// Whether the first elements of lines are looked for, and some axis has more elements than an `i32` tells apart.
+    pub(super) fn has_long_line(&self) -> bool {
+        self.has_long_line
+    }
+
     /// The sizes of a tensor of the definition, or of what passes made of it.
     pub(super) fn of(&self, fusion: &Fusion, bindings: &Bindings, tensor: TensorId) -> Vec<i64> {
         bindings.sizes(fusion, tensor).into_iter().map(|size| self.number(size)).collect()
+    }
+
+    /// Whether arguments are row-major, where numbers are sizes.
+    pub(super) fn row_major(&self) -> &[bool] {
+        &self.row_major
     }
 
     /// About how long axes are, by what stands for their size.
@@ -100,6 +123,10 @@ impl SeenSizes {
     pub(super) fn inner_axes(&self) -> &[Option<usize>] {
         &self.inner_axes
     }
+}
+
+fn is_row_major(arg: &ArgMeta) -> bool {
+    matches!(arg, ArgMeta::Tensor(meta) if meta.has_places_of(&TensorMeta::contiguous(meta.dtype, &meta.sizes)))
 }
 
 /// The last axis along which elements of an argument lie side by side, those of one element left out.

@@ -7,8 +7,8 @@
 use super::seen::SeenSizes;
 use super::whole::{Changes, Whole};
 use super::{
-    casts, cats, empty, lookups, moves, pitches, products, regroup, repeats, scans, scatters, slices, splits, thin,
-    twins,
+    casts, cats, counts, empty, lookups, moves, pitches, products, regroup, repeats, scans, scatters, slices, splits,
+    stacks, thin, tops, twins,
 };
 use crate::compile::BoundFusion;
 use crate::diag::{Diagnostic, Result, code};
@@ -48,8 +48,10 @@ passes! {
     products: "A product that sums one term is a multiplication.";
     slices: "Slices and pads that do nothing or undo each other go; what only slices read is computed of slices.";
     cats: "What is joined as it was cut is the tensor; nothing is joined to nothing.";
+    stacks: "What is computed of a row and of its parts in another order is computed part by part.";
     repeats: "What is repeated is read again.";
     scatters: "Rows that are put where one index says are looked up by who writes last.";
+    tops: "The first element of a line alone is a maximum and the least position that has it.";
     lookups: "What is computed of a table is computed of the elements that are found.";
     splits: "An axis that is split behind a lookup is split in its index.";
     regroup: "What lies before and behind a reshape is computed in axes that both have in common.";
@@ -58,6 +60,7 @@ passes! {
     casts: "Conversions through a wider type go.";
     scans: "A scan between conversions is one of what is converted.";
     twins: "What costs something is computed once.";
+    counts: "What is made of no tensor is made for each dimension along which it lies.";
     pitches: "Products whose rows start at odd places are parts of wider ones, where copies cost less than that saves.";
 }
 

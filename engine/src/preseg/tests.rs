@@ -347,6 +347,36 @@ fn reductions_over_one_element_drop_axes() {
 }
 
 #[test]
+fn positions_along_two_dimensions_are_made_for_each() {
+    let signature = "%x: f32[?, ?]";
+    let check = |before: &str, after: &str| check(&["counts"], signature, &[&[4, 4]], before, after);
+    check(
+        "%r = iota 4\n%a = broadcast %r flags(false, true)\n%b = broadcast %r flags(true, false)\n%k = le %b, %a\n\
+         %y = where %k, %x, 0.0\nreturn %y",
+        "%r = iota 4\n%a = broadcast %r flags(false, true)\n%0 = iota 4\n%b = broadcast %0 flags(true, false)\n\
+         %k = le %b, %a\n%y = where %k, %x, 0.0\nreturn %y",
+    );
+    // And stay so.
+    let body = "%r = iota 4\n%a = broadcast %r flags(false, true)\n%b = broadcast %r flags(true, false)\n\
+                %k = le %b, %a\n%y = where %k, %x, 0.0\nreturn %y";
+    let fusion = text::parse_one(&whole(signature, body)).expect("it reads");
+    let args = arguments(&fusion, &[&[4, 4]]);
+    let (fired, _) = presegment(&only(&["counts", "twins"]), &fusion, &args).expect("passes do not fail");
+    assert_eq!(fired, ["counts"]);
+    // What is computed of them alone is computed again.
+    check(
+        "%r = iota 4\n%f = cast %r f32\n%a = broadcast %f flags(false, true)\n%b = broadcast %f flags(true, false)\n\
+         %k = sub %b, %a\n%y = mul %k, %x\nreturn %y",
+        "%r = iota 4\n%f = cast %r f32\n%a = broadcast %f flags(false, true)\n%0 = iota 4\n%1 = cast %0 f32\n\
+         %b = broadcast %1 flags(true, false)\n%k = sub %b, %a\n%y = mul %k, %x\nreturn %y",
+    );
+    // Along one dimension they are shared.
+    let kept = "%r = iota 4\n%a = broadcast %r flags(false, true)\n%b = broadcast %r flags(false, true)\n\
+                %k = le %b, %a\n%y = where %k, %x, 0.0\nreturn %y";
+    check(kept, kept);
+}
+
+#[test]
 fn scans_between_conversions_are_of_the_narrow_type() {
     check(
         &["scans"],
@@ -365,6 +395,59 @@ fn scans_between_conversions_are_of_the_narrow_type() {
     ] {
         check(&["scans"], "%x: bf16[?, ?]", &[&[3, 4]], kept, kept);
     }
+}
+
+#[test]
+fn the_first_element_of_a_line_is_a_maximum() {
+    check(
+        &["tops"],
+        "%x: bf16[?, ?]",
+        &[&[3, 40]],
+        "%v, %i = topk %x, 1 dim(1)\nreturn %v, %i",
+        "%0 = cast %x f32\n%s0 = size %x axis(1)\n%1 = iota %s0 dtype(i32)\n%2 = broadcast %1 flags(true, false)\n\
+         %3 = max %0 axes(1)\n%4 = broadcast %3 flags(false, true)\n%5 = eq %0, %4\n%6 = ne %0, %0\n\
+         %7 = logical_or %5, %6\n%8 = where %7, %2, 2147483647\n%9 = min %8 axes(1) dtype(i32)\n\
+         %10 = broadcast %9 flags(false, true)\n%v = cast %4 bf16\n%i = cast %10 i64\nreturn %v, %i",
+    );
+    // Whatever they hold: NaN alone and beside infinities, equal ones, the least integer.
+    let [nan, inf] = [f64::NAN, f64::INFINITY];
+    let lines = [[nan; 4], [inf, nan, -inf, nan], [-inf, -inf, nan, -inf], [-inf; 4], [1.0, 3.0, 3.0, 1.0], [0.0; 4]];
+    for op in ["", "largest(false)"] {
+        for (dtype, rank) in [(DType::F32, 2), (DType::F16, 2), (DType::F64, 1)] {
+            let (sizes, dims) = (&[6i64, 4][2 - rank..], vec!["?"; rank].join(", "));
+            let text = whole(&format!("%x: {dtype}[{dims}]"), &format!("%v, %i = topk %x, 1 {op}\nreturn %i, %v"));
+            check_tops(
+                &text,
+                HostTensor::from_fn(dtype, sizes, |at| {
+                    let at: Vec<usize> = at.iter().map(|at| *at as usize).collect();
+                    Value::Float(if rank == 1 { lines[1][at[0]] } else { lines[at[0]][at[1]] })
+                }),
+            );
+        }
+        let text = whole("%x: i8[?, ?, ?]", &format!("%v, %i = topk %x, 1 dim(1) {op}\nreturn %v, %i"));
+        check_tops(
+            &text,
+            HostTensor::from_fn(DType::I8, &[2, 5, 3], |at| match at[0] {
+                0 => Value::Int(if at[2] == 0 { -128 } else { 127 }),
+                _ => Value::Int(at[1] * at[2] % 4),
+            }),
+        );
+    }
+    // Several are kept, a line has one element, or none is a line.
+    for kept in ["%v, %i = topk %x, 2 dim(1)\nreturn %v, %i", "%v, %i = topk %x, 1 dim(0)\nreturn %v, %i"] {
+        check(&["tops"], "%x: f32[?, ?]", &[&[1, 4]], kept, kept);
+    }
+}
+
+/// What the pass leaves of the first elements of lines has no order in it, and the same values.
+#[track_caller]
+fn check_tops(text: &str, x: crate::diag::Result<HostTensor>) {
+    let fusion = text::parse_one(text).expect("it reads");
+    let args = [Arg::Tensor(x.expect("it fits"))];
+    let (fired, made) = presegment(&only(&["tops"]), &fusion, &args).expect("passes do not fail");
+    assert_eq!(fired, ["tops"], "{text}");
+    assert!(!text::print(&made).contains("topk"), "{text}");
+    check_values(&fusion, &made, &args);
 }
 
 #[test]
@@ -692,6 +775,55 @@ fn reshapes_go_once() {
 }
 
 #[test]
+fn rows_beside_their_turned_halves_are_stacked() {
+    let signature = "%x: f32[?, ?], %c: f32[?], %s: f32[?]";
+    let turned = "%a = slice %x starts(0, 0) ends(3, 5)\n%b = slice %x starts(0, 5) ends(3, 10)\n%m = neg %b\n\
+         %t = cat %m, %a dim(1)\n%cr = broadcast %c flags(true, false)\n%sr = broadcast %s flags(true, false)\n\
+         %p = mul %x, %cr\n%q = mul %t, %sr\n%y = add %p, %q\n";
+    let after = "%s0 = size %x axis(0)\n%s1 = minimum %s0, 3\n%s2 = size %x axis(1)\n%s3 = minimum %s2, 5\n\
+         %a = slice %x starts(0, 0) ends(%s1, %s3) manual_normalization\n%s4 = minimum %s2, 10\n\
+         %s5 = maximum %s4, %s3\n%b = slice %x starts(0, %s3) ends(%s1, %s5) manual_normalization\n\
+         %m = neg %b\n%s6 = size %c axis(0)\n%s7 = minimum %s6, 5\n\
+         %0 = slice %c starts(0) ends(%s7) manual_normalization\n%1 = broadcast %0 flags(true, false)\n\
+         %2 = mul %a, %1\n%s8 = size %s axis(0)\n%s9 = minimum %s8, 5\n\
+         %3 = slice %s starts(0) ends(%s9) manual_normalization\n%4 = broadcast %3 flags(true, false)\n\
+         %5 = mul %m, %4\n%6 = add %2, %5\n%7 = broadcast %6 flags(false, true, false)\n\
+         %8 = slice %c starts(5) ends(10) manual_normalization\n%9 = broadcast %8 flags(true, false)\n\
+         %10 = mul %b, %9\n%11 = slice %s starts(5) ends(10) manual_normalization\n\
+         %12 = broadcast %11 flags(true, false)\n%13 = mul %a, %12\n%14 = add %10, %13\n\
+         %15 = broadcast %14 flags(false, true, false)\n%16 = index [%s0, 2, 5] axis(1)\n\
+         %17 = eq %16, 0\n%18 = where %17, %7, %15\n%y = reshape [%s0, %s2] %18\nreturn %y";
+    let sizes: [&[i64]; 3] = [&[3, 10], &[10], &[10]];
+    check(&["stacks"], signature, &sizes, &format!("{turned}return %y"), after);
+    // What is joined is needed by others, or what is made of it.
+    for others in ["return %y, %t", "%z = exp %y\nreturn %y, %z", "%z = sum %q axes(1)\nreturn %y, %z"] {
+        let same = format!("{turned}{others}");
+        let fusion = text::parse_one(&whole(signature, &same)).expect("it reads");
+        let (fired, _) = presegment(&only(&["stacks"]), &fusion, &arguments(&fusion, &sizes)).expect("it is right");
+        assert_eq!(fired, [""; 0], "{others}");
+    }
+}
+
+#[test]
+fn results_of_one_size_are_stacked_by_the_same_numbers() {
+    let turned = |x: &str| {
+        format!(
+            "%{x}a = slice %{x} starts(0, 0) ends(3, 2)\n%{x}b = slice %{x} starts(0, 2) ends(3, 4)\n\
+             %{x}t = cat %{x}b, %{x}a dim(1)\n%{x}y = mul %{x}t, %{x}\n%{x}z = mul %{x}y, %c\n"
+        )
+    };
+    let body = format!("{}{}return %xz, %yz", turned("x"), turned("y"));
+    let fusion = text::parse_one(&whole("%x: f32[?, ?], %y: f32[?, ?], %c: f32[?, ?]", &body)).expect("it reads");
+    let args = arguments(&fusion, &[&[3, 4], &[3, 4], &[3, 4]]);
+    let (fired, made) = presegment(&only(&["stacks"]), &fusion, &args).expect("it is right");
+    assert_eq!(fired, ["stacks"]);
+    let made_text = text::print(&made);
+    // One index, and one pair of slices of each tensor.
+    assert_eq!([" = index ", " = slice "].map(|op| made_text.matches(op).count()), [1, 6], "{made_text}");
+    check_values(&fusion, &made, &args);
+}
+
+#[test]
 fn sizes_are_seen_where_a_reshape_could_go() {
     let key = |body: &str, sizes: &[i64]| {
         let fusion = text::parse_one(&whole("%x: f32[?, ?]", body)).expect("it reads");
@@ -705,4 +837,20 @@ fn sizes_are_seen_where_a_reshape_could_go() {
     assert_ne!(key(between, &[3, 4]), key(between, &[5, 6]));
     let view = "%a = reshape [-1] %x\n%b = neg %a\nreturn %b";
     assert_eq!(key(view, &[3, 4]), key(view, &[5, 6]));
+}
+
+#[test]
+fn parts_of_other_lengths_are_joined() {
+    let signature = "%x: f32[?, ?], %y: f32[?, ?]";
+    let check = |sizes: [&[i64]; 2], body: &str| {
+        let fusion = text::parse_one(&whole(signature, body)).expect("it reads");
+        let (fired, _) = presegment(&only(&["stacks"]), &fusion, &arguments(&fusion, &sizes)).expect("it is right");
+        assert_eq!(fired, [""; 0], "{body}");
+    };
+    // Thirds of a row, two of them together.
+    let thirds = "%a = slice %x starts(0, 0) ends(3, 2)\n%b = slice %x starts(0, 2) ends(3, 6)\n\
+         %t = cat %b, %a dim(1)\n%z = add %x, %t\nreturn %z";
+    check([&[3, 6], &[1, 1]], thirds);
+    // Nothing is read twice.
+    check([&[3, 6], &[3, 6]], "%t = cat %x, %y dim(1)\n%z = exp %t\nreturn %z");
 }

@@ -1,9 +1,9 @@
 //! What is computed twice is computed once, where computing costs something: reductions, and
 //! primitives that are more than another look at their operand. Elementwise operations and moves of
-//! axes are seen through but stay, since to repeat them in each kernel costs less than to share
+//! axes are seen through but stay, and so are positions along an axis, since to repeat them in each kernel costs less than to share
 //! a tensor between kernels.
 
-use super::whole::{Changes, Whole, of_one};
+use super::whole::{Changes, Whole, is_of_none, of_one};
 use crate::fusion::{Axis, Op, OpKind, Operand, TensorId};
 use crate::util::SecondaryMap;
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ fn costs(op: &Op) -> bool {
         OpKind::Reduce { .. } => true,
         OpKind::Call(call) => {
             let movement = call.movement();
-            !movement.view && movement.place.is_none()
+            !movement.view && movement.place.is_none() && !is_of_none(op)
         }
         _ => false,
     }

@@ -145,6 +145,11 @@ impl<'a> Whole<'a> {
         op.inputs[call.operands(param)].iter().map(number).collect()
     }
 
+    /// Whether the first elements of lines are looked for, and some axis has more elements than an `i32` tells apart.
+    pub(super) fn has_long_line(&self) -> bool {
+        self.seen.has_long_line()
+    }
+
     /// Whether products may be widened, and it is seen what decides that.
     pub(super) fn knows_lengths(&self) -> bool {
         !self.seen.lengths().is_empty()
@@ -159,6 +164,12 @@ impl<'a> Whole<'a> {
     pub(super) fn inner_axis(&self, input: TensorId) -> Option<usize> {
         let position = self.fusion.inputs.iter().position(|own| *own == Operand::Tensor(input))?;
         self.seen.inner_axes().get(position).copied().flatten()
+    }
+
+    /// Whether a tensor is an argument that is seen to be row-major.
+    pub(super) fn is_row_major(&self, input: TensorId) -> bool {
+        let position = self.fusion.inputs.iter().position(|own| *own == Operand::Tensor(input));
+        position.is_some_and(|position| self.seen.row_major().get(position) == Some(&true))
     }
 
     pub(super) fn device(&self) -> &DeviceDesc {
@@ -200,6 +211,12 @@ pub(super) fn call(op: &Op, form: Form) -> Option<&Call> {
         OpKind::Call(call) if call.movement().form == Some(form) => Some(call),
         _ => None,
     }
+}
+
+/// Whether an operation makes its result of no tensor, by what follows from its indices: positions along an axis.
+pub(super) fn is_of_none(op: &Op) -> bool {
+    let reads = op.inputs.iter().any(|input| matches!(input, Operand::Tensor(_)));
+    matches!(&op.kind, OpKind::Call(call) if call.row.random.is_none()) && !reads && op.outputs.len() == 1
 }
 
 /// The first operand, if it is a tensor.

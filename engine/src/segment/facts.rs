@@ -10,7 +10,9 @@ use crate::fusion::{Bindings, Fusion, Op, OpId, OpKind, Operand, TensorId};
 use crate::kernel::MAX_ACCESS_BYTES;
 use crate::options::DeviceDesc;
 use crate::products::find_activation;
-use crate::schedule::heuristic::{longest_row, longest_shared_row, may_add_columns, may_share_columns};
+use crate::schedule::heuristic::{
+    longest_row, longest_shared_row, may_add_columns, may_hold_columns, may_share_columns,
+};
 use crate::schedule::widens;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::SecondaryMap;
@@ -264,7 +266,8 @@ impl Rows {
             Some(run) => {
                 // Read once for both and once more, large columns take less time than in blocks that hold them together.
                 let is_quick = length <= QUICK_COLUMN && run % MAX_ACCESS_BYTES == 0 || all <= FEW_ELEMENTS;
-                (!is_online || is_quick) && may_share_columns(device, length, run)
+                let is_short = may_hold_columns(length, run);
+                is_short || (!is_online || is_quick) && may_share_columns(device, length, run)
             }
             None => length <= if is_along { longest_shared_row(device) } else { longest_row(device) },
         }

@@ -64,6 +64,8 @@ pub(super) struct Exprs<'a> {
     /// Names of the expressions that have a local in force.
     pub(super) locals: SecondaryMap<ExprId, Option<String>>,
     pub(super) specials: BTreeMap<Special, String>,
+    /// Conversions of which it is known that no number is too large.
+    pub(super) within: SecondaryMap<ExprId, bool>,
     /// Library sections in use.
     pub(super) used: BTreeSet<&'static str>,
 }
@@ -129,7 +131,12 @@ impl Exprs<'_> {
             Expr::Cast(a) => {
                 let from = self.kernel.exprs.dtype(a);
                 let a = self.text(a);
-                self.cast(a, from, node.dtype)
+                match within(node.dtype) {
+                    Some(function) if from == DType::F32 && self.within[id] => {
+                        PrintedExpr::call(self.lib(function), &[&a])
+                    }
+                    _ => self.cast(a, from, node.dtype),
+                }
             }
         }
     }
@@ -669,6 +676,15 @@ const fn narrow_float(dtype: DType) -> Option<(&'static str, &'static str)> {
         DType::F4E2M1FN => ("e2m1_to_float", "to_e2m1"),
         _ => return None,
     })
+}
+
+/// The library's function from `f32` to a float of which no number is too large, if it is another one.
+const fn within(dtype: DType) -> Option<&'static str> {
+    match dtype {
+        DType::F8E4M3FN => Some("to_e4m3_within"),
+        DType::F8E5M2 => Some("to_e5m2_within"),
+        _ => None,
+    }
 }
 
 /// What makes a complex number of two parts of this type.

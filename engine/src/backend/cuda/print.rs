@@ -132,6 +132,7 @@ impl<'a> CudaPrinter<'a> {
             vars: SecondaryMap::new(),
             locals: SecondaryMap::new(),
             specials: BTreeMap::new(),
+            within: crate::kernel::casts_within(kernel),
             used: Default::default(),
         };
         Self {

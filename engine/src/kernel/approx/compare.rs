@@ -19,7 +19,7 @@ pub(super) fn decide(kernel: &mut Kernel) {
         return;
     }
     let facts = Flow::new(kernel).facts();
-    rewrite(kernel, |exprs, id| {
+    rewrite(kernel, |exprs, id, now| {
         let (op, a, b) = with_constant(exprs, id)?;
         let (first, second) = (facts[a]?, facts[b]?);
         let is_true = match op {
@@ -29,7 +29,7 @@ pub(super) fn decide(kernel: &mut Kernel) {
             _ => first.hi < second.lo,
         };
         let number = if is_number(exprs, a) { b } else { a };
-        is_true.then_some(Expr::Binary(BinaryOp::Eq, number, number))
+        is_true.then(|| Expr::Binary(BinaryOp::Eq, now(number), now(number)))
     });
 }
 

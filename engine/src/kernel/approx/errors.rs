@@ -6,10 +6,10 @@
 //! depends on a value with an error has an unknown error, and a branch on it none
 //! that is small enough.
 
-use super::ApproxChoice;
+use super::Choice;
 use super::fact::Fact;
 use super::reads::first_reads;
-use crate::kernel::ir::{Access, Block, BufId, Expr, ExprId, Kernel, ParamKind, Space, Stmt, StmtKind, VarId};
+use crate::kernel::ir::{Access, Block, BufId, Expr, ExprId, Kernel, ParamId, ParamKind, Space, Stmt, StmtKind, VarId};
 use crate::num::{DType, Value};
 use crate::util::SecondaryMap;
 
@@ -30,7 +30,7 @@ pub(super) struct Flow<'a> {
 /// One walk's state.
 struct ErrorWalk<'a> {
     flow: &'a Flow<'a>,
-    choice: &'a ApproxChoice,
+    choice: &'a Choice,
     vars: SecondaryMap<VarId, Option<Fact>>,
     /// What was written so far; none in a buffer that nothing was written to.
     buffers: SecondaryMap<BufId, Option<Fact>>,
@@ -67,7 +67,7 @@ impl<'a> Flow<'a> {
     }
 
     /// Whether all results stay within what their types need under a choice.
-    pub(super) fn is_good_enough(&self, choice: &ApproxChoice) -> bool {
+    pub(super) fn is_good_enough(&self, choice: &Choice) -> bool {
         let mut walk = ErrorWalk::new(self, choice);
         walk.settle(|walk| walk.good) && walk.good
     }
@@ -75,7 +75,7 @@ impl<'a> Flow<'a> {
     /// What is known of each expression; none of one that nothing uses or that reads what
     /// nothing writes, or where the walks do not come to an end.
     pub(super) fn facts(&self) -> SecondaryMap<ExprId, Option<Fact>> {
-        let choice = ApproxChoice::new();
+        let choice = Choice::default();
         let mut walk = ErrorWalk::new(self, &choice);
         let mut facts = SecondaryMap::new();
         if walk.settle(|_| true) {
@@ -86,7 +86,7 @@ impl<'a> Flow<'a> {
 }
 
 impl<'a> ErrorWalk<'a> {
-    fn new(flow: &'a Flow<'a>, choice: &'a ApproxChoice) -> Self {
+    fn new(flow: &'a Flow<'a>, choice: &'a Choice) -> Self {
         let mut buffers = SecondaryMap::new();
         for (id, buffer) in flow.kernel.buffers.iter().filter(|(_, buffer)| buffer.zeroed) {
             let zero = if buffer.dtype.is_float() { Fact::between(0.0, 0.0) } else { Fact::EXACT };
@@ -226,20 +226,39 @@ impl<'a> ErrorWalk<'a> {
         self.memo[root].flatten()
     }
 
+    /// What is known of a parameter: sizes, as numbers of whatever type, are not negative.
+    fn param(&self, id: ParamId) -> Fact {
+        match self.flow.kernel.params[id].kind {
+            ParamKind::Size { .. } => Fact::between(0.0, f64::INFINITY),
+            ParamKind::Derived(mut value) => {
+                while let Expr::Cast(a) | Expr::AsData(a) = self.flow.kernel.exprs[value].expr {
+                    value = a;
+                }
+                match self.flow.kernel.exprs[value].expr {
+                    Expr::Param(param) => self.param(param),
+                    _ => Fact::EXACT,
+                }
+            }
+            _ => Fact::EXACT,
+        }
+    }
+
     fn apply(&self, id: ExprId, expr: Expr, dtype: DType) -> Option<Fact> {
         let fact = |id: ExprId| self.memo[id].flatten();
         let exprs = &self.flow.kernel.exprs;
-        if let (Expr::Unary(_, a) | Expr::Approx(_, a), Some(op)) = (expr, self.choice[id]) {
+        if let (Expr::Unary(_, a) | Expr::Approx(_, a), Some(op)) = (expr, self.choice.functions[id]) {
             return Some(Fact::approximation(op, fact(a)?));
         }
         let on_floats = dtype.is_float() && expr.operands().last().is_none_or(|a| exprs.dtype(a).is_float());
         Some(match expr {
             // Those of 16 bits are rounded when they are printed.
             Expr::Const(value) => Fact::constant(value).cast(dtype),
-            Expr::Param(_) | Expr::Special(_) => Fact::EXACT,
+            Expr::Param(param) => self.param(param),
+            Expr::Special(_) => Fact::EXACT,
             Expr::Var(var) => self.vars[var]?,
             Expr::Approx(op, a) => Fact::approximation(op, fact(a)?),
             Expr::Unary(op, a) if on_floats => Fact::unary(op, fact(a)?).rounded(dtype),
+            Expr::Binary(_, a, b) if self.choice.quotients[id] => Fact::product_with_reciprocal(fact(a)?, fact(b)?),
             Expr::Binary(op, a, b) if on_floats => {
                 Fact::binary(op, fact(a)?, fact(b)?, self.flow.is_same(a, b)).rounded(dtype)
             }

@@ -6,6 +6,13 @@ use crate::num::{ApproxOp, BinaryOp, DType, TernaryOp, UnaryOp, Value};
 const MOST_TERMS: f64 = (1u64 << 63) as f64;
 /// Some units in the last place of an `f32`.
 const UNITS: f64 = 1.0 / (1 << 20) as f64;
+/// Of a quotient as a product: two roundings of `f32`, and one that the quotient has.
+const PRODUCT_REL: f64 = 3.0 / (1 << 24) as f64;
+/// Some units of the least number of `f32`, and the greatest number whose reciprocal is normal.
+const LEAST: f64 = f32::MIN_POSITIVE as f64 / (1 << 21) as f64;
+const MOST_NORMAL: f64 = 1.0 / f32::MIN_POSITIVE as f64;
+/// A root of `f32` that is finite is no greater.
+const MOST_ROOT: f64 = (1u64 << 32) as f64 * (1u64 << 32) as f64;
 /// Relative errors above this are not followed: their squares would matter.
 const MOST_REL: f64 = 1.0 / 1024.0;
 
@@ -16,6 +23,8 @@ const MOST_REL: f64 = 1.0 / 1024.0;
 pub(super) struct Fact {
     pub(super) lo: f64,
     pub(super) hi: f64,
+    /// No finite value is above this, though it may be infinite.
+    pub(super) most_finite: f64,
     pub(super) rel: f64,
     pub(super) abs: f64,
     /// Whether `abs` is that of each term of a sum with any number of terms.
@@ -26,11 +35,10 @@ impl Fact {
     /// Computed exactly; any value.
     pub(super) const EXACT: Self = Self::between(f64::NEG_INFINITY, f64::INFINITY);
     /// Any value, with any error.
-    pub(super) const LOST: Self =
-        Self { lo: f64::NEG_INFINITY, hi: f64::INFINITY, rel: f64::INFINITY, abs: 0.0, sum: false };
+    pub(super) const LOST: Self = Self { rel: f64::INFINITY, ..Self::EXACT };
 
     pub(super) const fn between(lo: f64, hi: f64) -> Self {
-        Self { lo, hi, rel: 0.0, abs: 0.0, sum: false }
+        Self { lo, hi, most_finite: f64::INFINITY, rel: 0.0, abs: 0.0, sum: false }
     }
 
     pub(super) fn constant(value: Value) -> Self {
@@ -46,7 +54,8 @@ impl Fact {
 
     /// What holds for either.
     pub(super) fn join(self, other: Self) -> Self {
-        Self { lo: self.lo.min(other.lo), hi: self.hi.max(other.hi), ..self.worse(other) }
+        let most_finite = self.most_finite().max(other.most_finite());
+        Self { lo: self.lo.min(other.lo), hi: self.hi.max(other.hi), most_finite, ..self.worse(other) }
     }
 
     /// The interval of `self` with the larger errors of the two.
@@ -68,7 +77,8 @@ impl Fact {
             f64::NEG_INFINITY
         };
         let hi = if self.hi <= old.hi { self.hi } else { f64::INFINITY };
-        Self { lo, hi, ..self }
+        let most_finite = if self.most_finite <= old.most_finite { self.most_finite } else { f64::INFINITY };
+        Self { lo, hi, most_finite, ..self }
     }
 
     fn checked(self) -> Self {
@@ -79,6 +89,20 @@ impl Fact {
     /// The distance of the interval from zero.
     fn least_magnitude(self) -> f64 {
         self.lo.max(-self.hi).max(0.0)
+    }
+
+    fn most_finite(self) -> f64 {
+        self.hi.min(self.most_finite)
+    }
+
+    /// No finite value is above this.
+    fn with_most_finite(self, most_finite: f64) -> Self {
+        Self { most_finite, ..self }
+    }
+
+    /// Whether reciprocals of all values are finite and of one sign.
+    pub(super) fn has_reciprocal(self) -> bool {
+        self.lo >= f32::MIN_POSITIVE.into()
     }
 
     fn most_magnitude(self) -> f64 {
@@ -156,7 +180,7 @@ impl Fact {
             let signless = to == DType::F8E8M0FNU;
             let lo = if self.lo >= 0.0 || signless { 0.0 } else { f64::NEG_INFINITY };
             let hi = if self.hi <= 0.0 && !signless { 0.0 } else { f64::INFINITY };
-            return Self { lo, hi, ..self };
+            return Self { lo, hi, most_finite: f64::INFINITY, ..self };
         }
         let slack = |bound: f64, up: f64| if bound.is_finite() { bound + bound.abs() * up } else { bound };
         let hi = if self.hi > 60_000.0 { f64::INFINITY } else { slack(self.hi, 0.01) };
@@ -164,19 +188,19 @@ impl Fact {
         // Small numbers may become zero.
         let lo = if self.lo > 0.0 && self.lo < 1e-4 { 0.0 } else { lo };
         let hi = if self.hi < 0.0 && self.hi > -1e-4 { 0.0 } else { hi };
-        Self { lo, hi, ..self }
+        Self { lo, hi, most_finite: f64::INFINITY, ..self }
     }
 
     /// The interval of results that are rounded to `f32`: outward, so that it holds them
     /// however they are rounded; what is too large may be infinite, what is too small zero.
     pub(super) fn rounded(self, to: DType) -> Self {
         if to != DType::F32 {
-            return self;
+            return self.with_most_finite(f64::INFINITY);
         }
         let (lo, hi) = (self.lo as f32, self.hi as f32);
         let lo = if f64::from(lo) > self.lo { lo.next_down() } else { lo };
         let hi = if f64::from(hi) < self.hi { hi.next_up() } else { hi };
-        Self { lo: lo.into(), hi: hi.into(), ..self }
+        Self { lo: lo.into(), hi: hi.into(), most_finite: self.most_finite * (1.0 + UNITS), ..self }
     }
 
     /// A binary operation on floats; `same` says that the operands are one value.
@@ -210,6 +234,14 @@ impl Fact {
         }
     }
 
+    /// `a (1 / b)`, where `b` has reciprocals, as `a / b`.
+    pub(super) fn product_with_reciprocal(a: Self, b: Self) -> Self {
+        let quotient = Self::binary(BinaryOp::Div, a, b, false);
+        // A reciprocal that is subnormal is off by some of the least number, an infinite divisor's is zero as it should be.
+        let lost = if b.most_finite() > MOST_NORMAL { product(a.most_magnitude(), LEAST) } else { 0.0 };
+        Self { rel: quotient.rel + PRODUCT_REL, abs: quotient.abs + lost + LEAST, ..quotient }.checked()
+    }
+
     fn sum_of(self, a: Self, b: Self) -> Self {
         let sum = a.sum || b.sum || a.abs > 0.0 && b.abs > 0.0;
         Self { sum, ..self.with_errors_of(a).worse(b) }.settled()
@@ -219,6 +251,11 @@ impl Fact {
     pub(super) fn ternary(op: TernaryOp, a: Self, b: Self, c: Self) -> Self {
         match op {
             TernaryOp::Where if a.is_exact() => b.join(c),
+            // The lesser one of `c` and the greater one of `a` and `b`, monotone in all.
+            TernaryOp::Clamp => {
+                let (lo, hi) = (a.lo.max(b.lo).min(c.lo), a.hi.max(b.hi).min(c.hi));
+                Self::between(lo, hi).with_errors_of(a).worse(b).worse(c)
+            }
             _ if a.is_exact() && b.is_exact() && c.is_exact() => Self::EXACT,
             _ => Self::LOST,
         }
@@ -251,7 +288,7 @@ fn unary_range(op: UnaryOp, a: Fact) -> Fact {
         UnaryOp::Neg => Fact::between(-a.hi, -a.lo),
         UnaryOp::Relu => Fact::between(a.lo.max(0.0), a.hi.max(0.0)),
         UnaryOp::Reciprocal if a.lo > 0.0 => Fact::between(1.0 / a.hi, 1.0 / a.lo),
-        UnaryOp::Sqrt => Fact::between(0.0, infinity),
+        UnaryOp::Sqrt => Fact::between(a.lo.max(0.0).sqrt(), a.hi.max(0.0).sqrt()).with_most_finite(MOST_ROOT),
         // That of -0 is negative.
         UnaryOp::Rsqrt if a.lo > 0.0 => Fact::between(0.0, infinity),
         UnaryOp::Erf | UnaryOp::Tanh | UnaryOp::Sin | UnaryOp::Cos => Fact::between(-1.0, 1.0),
@@ -266,12 +303,15 @@ fn binary_range(op: BinaryOp, a: Fact, b: Fact, same: bool) -> Fact {
         between(all.into_iter().fold(f64::INFINITY, f64::min), all.into_iter().fold(f64::NEG_INFINITY, f64::max))
     };
     match op {
-        BinaryOp::Add => between(a.lo + b.lo, a.hi + b.hi),
+        BinaryOp::Add => between(a.lo + b.lo, a.hi + b.hi).with_most_finite(a.most_finite() + b.most_finite()),
         BinaryOp::Sub => between(a.lo - b.hi, a.hi - b.lo),
         BinaryOp::Mul if same => Fact::between(0.0, f64::INFINITY),
         BinaryOp::Mul => corners(product),
         BinaryOp::Div | BinaryOp::Truediv if b.lo > 0.0 => corners(|x, y| product(x, 1.0 / y)),
-        BinaryOp::Maximum => between(a.lo.max(b.lo), a.hi.max(b.hi)),
+        BinaryOp::Div | BinaryOp::Truediv if a.lo >= 0.0 && b.lo >= 0.0 => Fact::between(0.0, f64::INFINITY),
+        BinaryOp::Maximum => {
+            between(a.lo.max(b.lo), a.hi.max(b.hi)).with_most_finite(a.most_finite().max(b.most_finite()))
+        }
         BinaryOp::Minimum => between(a.lo.min(b.lo), a.hi.min(b.hi)),
         _ => Fact::EXACT,
     }

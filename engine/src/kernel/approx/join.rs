@@ -81,7 +81,7 @@ fn replace(kernel: &mut Kernel, joined: &[(ExprId, Expr)]) {
     }
     let mut with = SecondaryMap::<ExprId, Option<Expr>>::new();
     joined.iter().for_each(|&(sum, expr)| with.set(sum, Some(expr)));
-    rewrite(kernel, |_, id| with[id]);
+    rewrite(kernel, |_, id, now| with[id].map(|expr| expr.map_operands(now)));
     let mut body = std::mem::take(&mut kernel.body);
     Used::default().sweep(&kernel.exprs, &mut body);
     kernel.body = body;

@@ -347,3 +347,56 @@ fn counters_are_known_and_what_is_made_of_them_is_not() {
     approximate(&mut kernel);
     assert!(print(&kernel).contains("store y[0] = sum >= 0.0f32"), "{}", print(&kernel));
 }
+
+/// What a quotient becomes where `r` is the root of a sum of squares and `e` a power.
+#[track_caller]
+fn check_quotient(out: &str, formula: &str, expected: &str) {
+    let body = format!(
+        "let q: f32 = v * v
+         let r: f32 = maximum(sqrt(q), 7.888609052210118e-31f32)
+         let e: f32 = exp(v)
+         store y[threadIdx.x] = {out}({formula})"
+    );
+    let mut kernel = kernel(out, &body);
+    approximate(&mut kernel);
+    verify(&kernel).unwrap_or_else(|error| panic!("{error}"));
+    let text = print(&kernel);
+    assert!(text.contains(&format!("store y[threadIdx.x] = {out}({expected})\n")), "{formula}:\n{text}");
+}
+
+#[test]
+fn quotients_are_products_where_results_do_not_show_it() {
+    check_quotient("bf16", "v / r", "v * reciprocal(r)");
+    check_quotient("f16", "v / r + 1.0f32", "v / r + 1.0f32");
+    check_quotient("bf16", "abs(v) / r + 1.0f32", "abs(v) * reciprocal(r) + 1.0f32");
+    check_quotient("bf16", "v / 3.0f32", "v * reciprocal(3.0f32)");
+    check_quotient(
+        "bf16",
+        "v / (sqrt(q / f32(as_data(n))) + 0.5f32)",
+        "v * reciprocal(sqrt(q / f32(as_data(n))) + 0.5f32)",
+    );
+    // What is small is lost, or the divisor may be zero, or its reciprocal is no normal number and the dividend is large.
+    for same in ["v / sqrt(q)", "v / v", "v / (q + 1.0f32)", "v / -3.0f32"] {
+        check_quotient("bf16", same, same);
+    }
+    check_quotient("bf16", "sigmoid(v) / (q + 1.0f32)", "sigmoid.flush(v) * reciprocal(q + 1.0f32)");
+    for exact in ["f32", "i32"] {
+        check_quotient(exact, "v / r", "v / r");
+    }
+}
+
+#[test]
+fn conversions_of_what_is_not_too_large_are_known() {
+    let check = |formula: &str, within: bool| {
+        let kernel = kernel("f8e4m3fn", &format!("store y[threadIdx.x] = f8e4m3fn({formula})"));
+        let found = super::casts_within(&kernel);
+        assert_eq!(kernel.exprs.iter().any(|(id, _)| found[id]), within, "{formula}");
+    };
+    check("minimum(maximum(v, -448.0f32), 448.0f32)", true);
+    check("clamp(v, -448.0f32, 448.0f32)", true);
+    check("clamp(v, -448.0f32, 500.0f32)", false);
+    check("sigmoid(v) * 400.0f32", true);
+    check("minimum(maximum(v, -449.0f32), 448.0f32)", false);
+    check("minimum(v, 448.0f32)", false);
+    check("v", false);
+}

@@ -18,7 +18,7 @@ pub(super) fn find(kernel: &mut Kernel) -> Vec<LaneMasks> {
 }
 
 /// The unrolled loop that a statement is.
-pub(super) fn unrolled(kernel: &Kernel, kind: &StmtKind) -> Option<Unrolled> {
+pub(in crate::kernel) fn unrolled(kernel: &Kernel, kind: &StmtKind) -> Option<Unrolled> {
     let StmtKind::For { var, start, end, step: 1, unroll: Unroll::Full, .. } = *kind else { return None };
     let extent = kernel.exprs.as_int(end)?;
     (kernel.exprs.as_int(start) == Some(0)).then_some(Unrolled { counter: var, extent })
@@ -136,7 +136,7 @@ impl Search<'_> {
 }
 
 /// An index of a lane.
-pub(super) fn at_lane(kernel: &mut Kernel, index: ExprId, counter: VarId, lane: i64) -> ExprId {
+pub(in crate::kernel) fn at_lane(kernel: &mut Kernel, index: ExprId, counter: VarId, lane: i64) -> ExprId {
     let lane = kernel.exprs.int(lane, kernel.vars[counter].dtype);
     substitute(&mut kernel.exprs, index, &BTreeMap::from([(counter, lane)]))
 }
@@ -165,7 +165,7 @@ pub(super) fn matches(
 }
 
 /// A loop's counter, and the variables that are bound inside of the loop.
-pub(super) fn bound_in(counter: VarId, body: &Block) -> BTreeSet<VarId> {
+pub(in crate::kernel) fn bound_in(counter: VarId, body: &Block) -> BTreeSet<VarId> {
     let mut bound = BTreeSet::from([counter]);
     for_each_stmt(body, &mut |stmt| match &stmt.kind {
         StmtKind::Let { var, .. }

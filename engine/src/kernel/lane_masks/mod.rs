@@ -18,14 +18,14 @@
 //!
 //! Invariant: which lanes are computed, read and written is the same, but that nothing is read of a row of no elements.
 
-mod find;
+pub(super) mod find;
 mod rewrite;
-mod substitute;
+pub(super) mod substitute;
 #[cfg(test)]
 mod tests;
 
 use super::exprs::ExprArena;
-use super::ir::{BufId, Expr, ExprId, Kernel, StmtKind, VarId};
+use super::ir::{BufId, Expr, ExprId, IndexOp, Kernel, StmtKind, VarId};
 use super::visit::for_each_stmt;
 use crate::num::BinaryOp;
 
@@ -53,9 +53,9 @@ fn replace_tests(kernel: &mut Kernel) {
 
 /// A loop that is unrolled completely, from 0 in steps of 1.
 #[derive(Clone, Copy)]
-struct Unrolled {
-    counter: VarId,
-    extent: i64,
+pub(super) struct Unrolled {
+    pub(super) counter: VarId,
+    pub(super) extent: i64,
 }
 
 /// The masks of all vectors of a thread that are tested alike.
@@ -73,13 +73,13 @@ struct LaneMasks {
 
 /// The index and the bound of a test at the lower end (`index >= 0`) or the upper one (`index < extent`).
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     Lower(ExprId),
     Upper(ExprId, ExprId),
 }
 
 impl End {
-    fn of(exprs: &ExprArena, term: ExprId) -> Option<Self> {
+    pub(super) fn of(exprs: &ExprArena, term: ExprId) -> Option<Self> {
         match exprs[term].expr {
             Expr::Binary(BinaryOp::Ge, index, zero) if exprs.as_int(zero) == Some(0) => Some(End::Lower(index)),
             Expr::Binary(BinaryOp::Lt, index, extent) => Some(End::Upper(index, extent)),
@@ -88,8 +88,27 @@ impl End {
     }
 }
 
+/// Whether an index is `e + v`, `v` a counter and `e` without it.
+pub(super) fn is_lane_of(exprs: &ExprArena, mut index: ExprId, counter: VarId) -> bool {
+    let has = |id: ExprId| substitute::variables(exprs, id).contains(&counter);
+    loop {
+        index = match exprs[index].expr {
+            Expr::Var(var) => return var == counter,
+            Expr::Index(IndexOp::Add, a, b) if has(a) != has(b) => {
+                if has(a) {
+                    a
+                } else {
+                    b
+                }
+            }
+            Expr::Index(IndexOp::Sub, a, b) if !has(b) => a,
+            _ => return false,
+        };
+    }
+}
+
 /// The terms of a conjunction, in order.
-fn conjuncts(exprs: &ExprArena, condition: ExprId) -> Vec<ExprId> {
+pub(super) fn conjuncts(exprs: &ExprArena, condition: ExprId) -> Vec<ExprId> {
     let (mut open, mut terms) = (vec![condition], Vec::new());
     while let Some(id) = open.pop() {
         match exprs[id].expr {

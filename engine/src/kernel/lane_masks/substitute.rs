@@ -6,10 +6,34 @@ use std::collections::BTreeMap;
 
 /// An expression in which variables are replaced, folded as lowering would have.
 pub(super) fn substitute(exprs: &mut ExprArena, root: ExprId, by: &BTreeMap<VarId, ExprId>) -> ExprId {
-    let mut done: BTreeMap<ExprId, ExprId> = BTreeMap::new();
+    substituted(exprs, root, by, BTreeMap::new())
+}
+
+/// The same, and one of its values in the place of a choice.
+pub(in crate::kernel) fn substitute_choice(
+    exprs: &mut ExprArena,
+    root: ExprId,
+    by: &BTreeMap<VarId, ExprId>,
+    (chosen, side): (ExprId, ExprId),
+) -> ExprId {
+    let side = substitute(exprs, side, by);
+    substituted(exprs, root, by, BTreeMap::from([(chosen, side)]))
+}
+
+/// An expression of which some parts have become others.
+fn substituted(
+    exprs: &mut ExprArena,
+    root: ExprId,
+    by: &BTreeMap<VarId, ExprId>,
+    mut done: BTreeMap<ExprId, ExprId>,
+) -> ExprId {
     // An expression is rebuilt behind its operands.
     let mut open = vec![root];
     while let Some(&id) = open.last() {
+        if done.contains_key(&id) {
+            open.pop();
+            continue;
+        }
         let expr = exprs[id].expr;
         let missing: Vec<ExprId> = expr.operands().filter(|operand| !done.contains_key(operand)).collect();
         if missing.is_empty() {
@@ -45,7 +69,7 @@ fn rebuilt(exprs: &mut ExprArena, old: ExprId, expr: Expr) -> ExprId {
 }
 
 /// The variables that an expression reads.
-pub(super) fn variables(exprs: &ExprArena, root: ExprId) -> Vec<VarId> {
+pub(in crate::kernel) fn variables(exprs: &ExprArena, root: ExprId) -> Vec<VarId> {
     let (mut open, mut seen, mut found) = (vec![root], std::collections::BTreeSet::from([root]), Vec::new());
     while let Some(id) = open.pop() {
         match exprs[id].expr {

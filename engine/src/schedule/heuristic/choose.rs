@@ -9,7 +9,7 @@ use super::summary::Summary;
 use super::tile::Caching;
 use super::{
     Sizes, coverage, folded_columns, grid_persistent, heads, images, inner_outer, norm_inner, pointwise, reduction,
-    short_rows, transpose, tuning,
+    short_columns, short_rows, stacked, transpose, tuning,
 };
 use crate::diag::{Diagnostic, Result, code};
 use crate::options::CompileCx;
@@ -63,8 +63,10 @@ pub(super) enum Params {
     Images(Box<images::ImageParams>),
     Heads(heads::HeadParams),
     Transpose(Box<transpose::TransposeParams>),
+    Stacked(Box<stacked::StackedParams>),
     Pointwise(pointwise::PointwiseParams),
     ShortRows(Box<short_rows::ShortRowParams>),
+    ShortColumns(short_columns::ColumnParams),
     FoldedColumns(folded_columns::FoldedParams),
     Reduction(reduction::ReductionParams),
     InnerPersistent(norm_inner::NormParams),
@@ -86,8 +88,10 @@ pub struct Decision {
 /// All heuristics. The first that accepts a fusion plans it.
 const HEURISTICS: &[Heuristic] = &[
     transpose::HEURISTIC,
+    stacked::HEURISTIC,
     pointwise::HEURISTIC,
     short_rows::HEURISTIC,
+    short_columns::HEURISTIC,
     folded_columns::HEURISTIC,
     reduction::HEURISTIC,
     grid_persistent::HEURISTIC,
@@ -132,12 +136,20 @@ pub fn schedule(unscheduled: &Unscheduled, decision: &Decision) -> Result<Planne
             transpose::apply(&mut builder, *caching, params)?;
             params.to_string()
         }
+        Params::Stacked(params) => {
+            stacked::apply(&mut builder, *caching, params)?;
+            params.to_string()
+        }
         Params::Pointwise(params) => {
             pointwise::apply(&mut builder, *caching, params)?;
             params.to_string()
         }
         Params::ShortRows(params) => {
             short_rows::apply(&mut builder, *caching, params)?;
+            params.to_string()
+        }
+        Params::ShortColumns(params) => {
+            short_columns::apply(&mut builder, *caching, params)?;
             params.to_string()
         }
         Params::FoldedColumns(params) => {
@@ -276,6 +288,8 @@ pub(super) mod tests {
             [
                 "has reductions",
                 "has reductions",
+                "has reductions",
+                "%0 and %1 reduce over different",
                 "%0 and %1 reduce over different",
                 "%0 and %1 reduce over different",
                 "%0 and %1 reduce over different",
@@ -290,7 +304,9 @@ pub(super) mod tests {
             code::NEEDS_SEGMENTS,
             [
                 "no large tensors run along two",
+                "results differ in their dimensions",
                 "has dimensions that no tensor shares",
+                "no reduction",
                 "no reduction",
                 "no reduction",
                 "no reduction",
@@ -306,7 +322,9 @@ pub(super) mod tests {
             [
                 "has reductions",
                 "has reductions",
+                "has reductions",
                 "rows of 100000000 elements are few",
+                "rows lie along memory",
                 "varies along the reduced dimensions after",
                 "varies along the reduced dimensions after",
                 "do not hold a row together",

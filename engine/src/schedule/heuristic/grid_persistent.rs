@@ -570,9 +570,15 @@ mod tests {
 
     #[test]
     fn what_a_block_holds_alone_is_not_shared() {
-        for (axes, sizes) in [("1", [1000, 65_000]), ("0", [16, 4096]), ("0", [100, 9]), ("0", [30_000, 64])] {
+        for (axes, sizes, wanted) in [
+            ("1", [1000, 65_000], "inner_persistent"),
+            ("0", [100, 9], "inner_persistent"),
+            ("0", [30_000, 64], "inner_persistent"),
+            ("0", [16, 4096], "short_columns"),
+            ("0", [100, 4097], "short_columns"),
+        ] {
             let scheduler = planned(axes, &sizes).expect("it is scheduled").scheduler;
-            assert_eq!(scheduler, "inner_persistent", "{axes} of {sizes:?}");
+            assert_eq!(scheduler, wanted, "{axes} of {sizes:?}");
         }
     }
 }

@@ -9,8 +9,10 @@
 //! | name | takes | shape of the kernel |
 //! |---|---|---|
 //! | `transpose` | no reduction, large tensors along two different dimensions | a tile a block, through shared memory |
+//! | `stacked` | no reduction, results along a short axis that no input has | a vector of each part a thread, for a few rows |
 //! | `pointwise` | no reduction | 1-D, or 2-D around a break point where broadcasts change |
 //! | `short_rows` | reductions over many short rows that are no whole vectors | runs of rows through shared memory, a row a few threads |
+//! | `short_columns` | reductions over a short dimension that is not the fastest one | a thread a column, or a vector of columns; several threads where columns are longer |
 //! | `folded_columns` | reductions over columns of rows that are no whole vectors | several rows as one of whole vectors; a sum of each lane in registers, then those of all blocks |
 //! | `reduction` | reductions over one set of dimensions, nothing after them varies along it | rows of threads (inner), columns (outer); one block or several a result |
 //! | `grid_persistent` | a value varies along the reduced dimensions after the reduction, and rows are longer than a block holds, or run across memory | a row several blocks, which wait for each other |
@@ -34,8 +36,10 @@ mod residency;
 mod row_choice;
 mod shared_tile;
 mod short;
+mod short_columns;
 mod short_rows;
 mod sizes;
+mod stacked;
 mod structure;
 mod summary;
 mod tile;
@@ -47,6 +51,7 @@ pub use column_ways::may_add_columns;
 pub use coverage::check_tables;
 pub use grid_persistent::{longest_shared_row, may_share_columns};
 pub use norm_inner::longest_row;
+pub use short_columns::may_hold_columns;
 pub use sizes::Sizes;
 pub use structure::Unscheduled;
 pub use tuning::{SETTINGS, Setting};

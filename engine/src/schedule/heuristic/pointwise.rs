@@ -396,7 +396,8 @@ fn joined_vector(problem: &Problem<'_>, scheduled: &ScheduledFusion, groups: &[V
     };
     let widest = vector_width(summary, |_| true);
     let widths = std::iter::successors(Some(widest), |vector| Some(vector / 2));
-    let is_wide = |vector: &i64| *vector > 1 && vector * bytes >= LEAST_VECTOR_BYTES;
+    let least = tuned(problem.cx.options, "pointwise.joined", LEAST_VECTOR_BYTES);
+    let is_wide = |vector: &i64| (*vector > 1 || bytes <= WORD_BYTES) && vector * bytes >= least;
     widths.take_while(is_wide).find(|vector| fits(*vector))
 }
 

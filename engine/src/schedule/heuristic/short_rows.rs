@@ -3,9 +3,10 @@
 //! Of such rows a thread would read vectors that are shifted into place, or single elements, and most of what it does would be
 //! about the ends of rows. But a number of rows together is one run of memory. So a block moves a run of rows between
 //! memory and a tile in shared memory, by vectors at multiples of their size, and a few threads, or one, take a row from
-//! there, element by element. The length of a row is a constant of the kernel.
+//! there, element by element, or as many small elements at once as a word has, where rows are such words. The length of a row is
+//! a constant of the kernel.
 //!
-//! What is the same for all rows is read element by element, too, by every row. Where a row is whole vectors that a few threads
+//! What is the same for all rows is read so, too, by every row. Where a row is whole vectors that a few threads
 //! share evenly, they hold it without a tile, and such parameters come by vectors (`norm_inner`).
 //!
 //! In: fusions in which all tensors with all dimensions are dense, and end with the dimensions that are reduced.
@@ -18,6 +19,7 @@ use super::shared_tile::{BANKS_BYTES, MAX_SHARED, WORD_BYTES, extent_of, pass_in
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{Caching, WARP, cache_inputs, ceil_div, merge_all, tuned, vector_width};
 use crate::diag::{Diagnostic, Result};
+use crate::kernel::MAX_ACCESS_BYTES;
 use crate::schedule::{
     AxisId, Columns, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId, Windows,
 };
@@ -64,8 +66,9 @@ pub(super) struct ShortRowParams {
     /// Reduced dimensions, and their indices together.
     reduced: Vec<AxisId>,
     row: i64,
-    /// Elements of a vector.
+    /// Elements of a vector, and those of a row that a thread takes from a tile at once.
     vector: i64,
+    lanes: i64,
     /// Threads of a row, and rows of a block.
     threads: i64,
     rows: i64,
@@ -73,14 +76,23 @@ pub(super) struct ShortRowParams {
     exact_rows: bool,
     /// Blocks that should fit a multiprocessor.
     min_blocks: i64,
-    /// The tensors that pass through tiles.
+    /// The tensors that pass through tiles, and those that are the same for all rows and aligned as a tile is.
     staged: Vec<TvId>,
+    parameters: Vec<TvId>,
+}
+
+impl ShortRowParams {
+    /// What a thread takes at once, of a row.
+    fn words(&self) -> i64 {
+        self.row / self.lanes
+    }
 }
 
 impl std::fmt::Display for ShortRowParams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { row, vector, threads, rows, .. } = self;
-        write!(f, "rows of {row} vector {vector} threads {threads}x{rows}")
+        let Self { row, vector, lanes, threads, rows, .. } = self;
+        write!(f, "rows of {row} vector {vector} threads {threads}x{rows}")?;
+        if *lanes > 1 { write!(f, " lanes {lanes}") } else { Ok(()) }
     }
 }
 
@@ -93,6 +105,8 @@ struct Rows<'a> {
     rows: i64,
     vector: i64,
     whole: Vec<&'a GlobalTensor>,
+    /// What is the same for all of them.
+    parameters: Vec<&'a GlobalTensor>,
 }
 
 /// Finds the rows, or says why the fusion is of another pattern.
@@ -123,13 +137,14 @@ fn rows_of<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion) -> Result<Row
         return Err("a tensor starts within a vector".to_string());
     }
     let [row, rows] = [&reduced, &kept].map(|roots| extent_of(problem, scheduled, roots));
-    Ok(Rows { kept, reduced, row, rows, vector, whole })
+    let parameters = others.into_iter().filter(|tensor| tensor.order == reduced && !tensor.is_output).collect();
+    Ok(Rows { kept, reduced, row, rows, vector, whole, parameters })
 }
 
 /// Chooses for the given sizes, or says why the fusion is of another pattern.
 fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<ShortRowParams, String> {
     let options = problem.cx.options;
-    let Rows { kept, reduced, row, rows, vector, whole } = rows_of(problem, scheduled)?;
+    let Rows { kept, reduced, row, rows, vector, whole, parameters } = rows_of(problem, scheduled)?;
     let is_short = (2..=tuned(options, "short_rows.row", MOST)).contains(&row);
     // Vectors of such rows leave no thread idle.
     let is_round = row % vector == 0 && row.count_ones() == 1;
@@ -142,48 +157,65 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<ShortRow
     let bytes: i64 = whole.iter().map(|tensor| tensor.bytes).sum();
     let widest = whole.iter().map(|tensor| tensor.bytes).max().unwrap_or(1);
     let inputs = whole.iter().filter(|tensor| !tensor.is_output).count() as i64;
+    let least = whole.iter().map(|tensor| tensor.bytes).min().unwrap_or(1);
+    let most = (tuned(options, "short_rows.bytes", WORD_BYTES) / least).min(MAX_ACCESS_BYTES / widest);
+    let lanes = |threads: i64| lanes_of(row, threads, most);
     let fits = |threads: &i64| {
         let elements = (THREADS / threads).saturating_mul(row);
         elements % vector == 0 && elements.saturating_mul(bytes) <= MAX_SHARED
     };
     let mut ways: Vec<i64> = (0..=MOST_OF_ROW.ilog2()).map(|log| 1i64 << log).filter(fits).collect();
-    ways.sort_by_key(|threads| cost(row, *threads, (widest, whole.len() as i64), registers(row, *threads, inputs)));
+    let registers = |threads: i64| BESIDE + ceil_div(row, threads) * inputs.max(1);
+    ways.sort_by_key(|threads| {
+        cost([row, lanes(*threads), *threads], (widest, whole.len() as i64), registers(*threads))
+    });
     let place = tuned(options, "short_rows.choice", 0).min(ways.len() as i64 - 1);
     let chosen = usize::try_from(place).ok().and_then(|place| ways.get(place));
     let threads = *chosen.ok_or("a block has no room for its rows")?;
-    let block_rows = THREADS / threads;
+    let (block_rows, lanes) = (THREADS / threads, lanes(threads));
     Ok(ShortRowParams {
         kept,
         reduced,
         row,
         vector,
+        lanes,
         threads,
         rows: block_rows,
         exact_rows: rows % block_rows == 0,
-        min_blocks: (REGISTERS / THREADS / registers(row, threads, inputs)).clamp(1, 16),
+        min_blocks: (REGISTERS / THREADS / registers(threads)).clamp(1, 16),
         staged: whole.iter().map(|tensor| tensor.tv).collect(),
+        parameters: parameters
+            .iter()
+            .filter(|own| own.align % lanes == 0 && own.dense.iter().all(|dense| *dense))
+            .map(|own| own.tv)
+            .collect(),
     })
 }
 
-/// Registers, about, of a thread of so many that have a row of which they hold elements of some inputs.
-fn registers(row: i64, threads: i64, inputs: i64) -> i64 {
-    BESIDE + ceil_div(row, threads) * inputs.max(1)
+/// How many elements of a row are taken at once, at most so many: a power of two of which all threads of a row have equally
+/// many, or one.
+fn lanes_of(row: i64, threads: i64, most: i64) -> i64 {
+    let mut lanes = 1;
+    while 2 * lanes <= most && row % (2 * lanes * threads) == 0 {
+        lanes *= 2;
+    }
+    lanes
 }
 
-/// What a row costs in instructions, by elements in thousands, when so many threads have it: those without an element at the end of
-/// their row, meetings in banks on the ways of an element through the tiles, and sums over threads. With more registers than
-/// are roomy fewer threads run.
-fn cost(row: i64, threads: i64, (bytes, tiles): (i64, i64), registers: i64) -> i64 {
-    let taken = ceil_div(row, threads) * threads;
-    let moves = 2 * tiles * conflicts(row, threads, bytes);
+/// What a row costs in instructions, by elements in thousands, when so many threads have it, each so many elements at once: those
+/// without an element at the end of their row, meetings in banks on the ways of an element through the tiles, and sums over
+/// threads. With more registers than are roomy fewer threads run.
+fn cost([row, lanes, threads]: [i64; 3], (bytes, tiles): (i64, i64), registers: i64) -> i64 {
+    let taken = ceil_div(row / lanes, threads) * threads;
+    let moves = 2 * tiles * conflicts([row, lanes, threads], bytes);
     let sums = STEP * threads * i64::from(threads.ilog2());
-    (taken * (INSTRUCTIONS + moves) + sums) * 1000 / row * registers.max(ROOMY) / ROOMY
+    (taken * (INSTRUCTIONS * lanes + moves) + sums) * 1000 / row * registers.max(ROOMY) / ROOMY
 }
 
-/// Words in the bank in which most threads of a warp meet, of which so many have each row, beside each other, of so many bytes an
-/// element.
-fn conflicts(row: i64, threads: i64, bytes: i64) -> i64 {
-    let word = |thread: i64| (thread / threads * row + thread % threads) * bytes / WORD_BYTES;
+/// Words in the bank in which most threads of a warp meet, of which so many have each row, beside each other, each so many elements
+/// of so many bytes: of the first word that it takes.
+fn conflicts([row, lanes, threads]: [i64; 3], bytes: i64) -> i64 {
+    let word = |thread: i64| (thread / threads * row + thread % threads * lanes) * bytes / WORD_BYTES;
     let words: BTreeSet<i64> = (0..WARP).map(word).collect();
     let mut banks = [0; (BANKS_BYTES / WORD_BYTES) as usize];
     words.iter().for_each(|word| banks[(word % (BANKS_BYTES / WORD_BYTES)) as usize] += 1);
@@ -206,16 +238,29 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Sh
             for tv in [registers, *tensor] {
                 builder.set_loops(tv, &moves.writing)?;
             }
+            if params.lanes > 1 {
+                builder.cache_before(tile)?;
+                builder.set_loops(tile, &computing.by_words)?;
+            }
             builder.set_memory(tile, Memory::Shared)?;
             builder.alloc(tile, Tile { axes: vec![moves.written], columns: Columns::InOrder })?;
             registers
         } else {
             let registers = builder.state().consumers(*tensor)[0];
             let tile = Tile { axes: vec![moves.read], columns: Columns::InOrder };
-            pass_input(builder, *tensor, [&moves.reading, &moves.reading], tile)?;
+            let held = pass_input(builder, *tensor, [&moves.reading, &moves.reading], tile)?;
+            if params.lanes > 1 {
+                builder.set_loops(held, &computing.by_words)?;
+            }
             registers
         };
         keep.push((registers, prefix));
+    }
+    if params.lanes > 1 {
+        for tensor in &params.parameters {
+            let registers = builder.state().consumers(*tensor)[0];
+            builder.set_loops(registers, &computing.by_words)?;
+        }
     }
     builder.min_blocks(params.min_blocks as u32)?;
     builder.inline_most(&keep)
@@ -233,24 +278,33 @@ struct Computing {
     grid: Loop,
     /// Threads over rows, and over parts of one if several have it.
     threads: Vec<Loop>,
+    /// All loops, where what is taken at once is a vector.
+    by_words: Vec<Loop>,
 }
 
 /// Gives rows to threads. The length of a row is a constant.
 fn compute(builder: &mut ScheduleBuilder, params: &ShortRowParams) -> Result<Computing> {
-    let ShortRowParams { kept, reduced, row, threads, rows, exact_rows, .. } = params;
+    let ShortRowParams { kept, reduced, row, lanes, threads, rows, exact_rows, .. } = params;
     let missing = || Diagnostic::bug("short rows without a dimension");
     let inner = merge_all(builder, reduced)?.ok_or_else(missing)?;
     let own = merge_all(builder, kept)?.ok_or_else(missing)?;
     let (all, short) = builder.split_cover(inner, 1, *row, true)?;
     let (block, line) = builder.split(own, *rows, *exact_rows)?;
-    let (batch, part) = builder.split_cover(short, ceil_div(*row, *threads), *threads, row % threads == 0)?;
-    let (bound, along) = if *threads > 1 {
+    let (words, lane) = match lanes {
+        1 => (short, None),
+        _ => builder.split(short, *lanes, true).map(|(words, lane)| (words, Some(lane)))?,
+    };
+    let of_row = params.words();
+    let (batch, part) = builder.split_cover(words, ceil_div(of_row, *threads), *threads, of_row % threads == 0)?;
+    let (bound, mut along) = if *threads > 1 {
         (vec![place(line, ParallelType::Tidy), place(part, ParallelType::Tidx)], vec![all, batch])
     } else {
         (vec![place(line, ParallelType::Tidx)], vec![all, batch, part])
     };
+    along.extend(lane);
     let grid = place(block, ParallelType::Bidx);
-    for own in bound.iter().chain([&grid, &place(batch, ParallelType::Unroll)]) {
+    let unrolled = std::iter::once(batch).chain(lane).map(|axis| place(axis, ParallelType::Unroll));
+    for own in bound.iter().copied().chain([grid]).chain(unrolled) {
         builder.parallelize(own.axis, own.parallel)?;
     }
     let state = builder.state();
@@ -264,9 +318,16 @@ fn compute(builder: &mut ScheduleBuilder, params: &ShortRowParams) -> Result<Com
             builder.rfactor(tv, if is_of_pairs { &along[..1] } else { &along })?;
         }
     }
-    let order: Vec<AxisId> = std::iter::once(&grid).chain(&bound).map(|own| own.axis).chain(along).collect();
+    let order: Vec<AxisId> = std::iter::once(&grid).chain(&bound).map(|own| own.axis).chain(along.clone()).collect();
     builder.propagate(&order)?;
-    Ok(Computing { own, inner, grid, threads: bound })
+    let parallel = |axis: AxisId| match axis {
+        _ if Some(axis) == lane => ParallelType::Vectorize,
+        _ if axis == batch => ParallelType::Unroll,
+        _ => ParallelType::Serial,
+    };
+    let within = along.iter().map(|axis| place(*axis, parallel(*axis)));
+    let by_words = std::iter::once(grid).chain(bound.iter().copied()).chain(within).collect();
+    Ok(Computing { own, inner, grid, threads: bound, by_words })
 }
 
 /// How runs of rows move between memory and tiles: the part of the run in a tile, and its loops.
@@ -280,10 +341,10 @@ struct Moves {
 impl Moves {
     /// Where threads take more elements than a row has, they read beyond the last row of a block, too.
     fn new(builder: &mut ScheduleBuilder, params: &ShortRowParams, computing: &Computing) -> Result<Self> {
-        let ShortRowParams { row, vector, threads, rows, .. } = params;
+        let ShortRowParams { row, vector, lanes, threads, rows, .. } = params;
         let whole = builder.merge(computing.own, computing.inner)?;
         let step = rows * row;
-        let beyond = ceil_div(*row, *threads) * threads - row;
+        let beyond = ceil_div(params.words(), *threads) * threads * lanes - row;
         let mut windows = |width: i64| -> Result<(AxisId, Vec<Loop>)> {
             let windows = Windows { step, width, left: 0, aligned: None };
             let run = builder.window(whole, computing.grid.axis, windows)?;
@@ -335,9 +396,26 @@ mod tests {
     }
 
     #[test]
+    fn small_elements_are_taken_by_words_where_threads_share_them_evenly() {
+        let check = |row: i64, threads: i64, most: i64, lanes: i64| {
+            assert_eq!(lanes_of(row, threads, most), lanes, "{threads} of {row} elements, {most} at once");
+        };
+        check(120, 4, 2, 2);
+        check(86, 1, 2, 2);
+        check(86, 2, 2, 1);
+        check(100, 2, 4, 2);
+        check(67, 1, 4, 1);
+        check(112, 4, 4, 4);
+        check(112, 4, 0, 1);
+        let text = "fusion @f(%x: bf16[?, ?]) {\n  %0 = softmax %x axis(1)\n  %out = cast %0 bf16\n  return %out\n}";
+        let planned = planned_of(text, &[(DType::BF16, &[100_000, 120])]).expect("it is scheduled");
+        assert!(planned.params_text.contains("lanes 2"), "{}", planned.params_text);
+    }
+
+    #[test]
     fn threads_meet_in_banks_where_rows_are_as_long_as_those() {
         let check = |row: i64, threads: i64, bytes: i64, words: i64| {
-            assert_eq!(conflicts(row, threads, bytes), words, "{threads} of {row} elements of {bytes} bytes");
+            assert_eq!(conflicts([row, 1, threads], bytes), words, "{threads} of {row} elements of {bytes} bytes");
         };
         check(33, 1, 4, 1);
         check(32, 1, 4, 32);
@@ -349,7 +427,7 @@ mod tests {
 
     #[test]
     fn short_odd_rows_have_one_thread_and_rows_of_whole_banks_many() {
-        let least = |row: i64| (0..5).map(|log| 1 << log).min_by_key(|threads| cost(row, *threads, (4, 2), 32));
+        let least = |row: i64| (0..5).map(|log| 1 << log).min_by_key(|threads| cost([row, 1, *threads], (4, 2), 32));
         assert_eq!([least(7), least(31)], [Some(1), Some(1)]);
         assert_eq!(least(192), Some(16));
     }

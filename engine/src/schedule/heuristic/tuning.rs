@@ -47,6 +47,8 @@ pub const SETTINGS: &[Setting] = &[
     setting("norm.per_thread", 1, 64),
     setting("norm.reread", 0, 1),
     setting("norm.threads_per_sm", 0, 2048),
+    // Bytes of the narrowest vectors of joined rows that are taken as one run.
+    setting("pointwise.joined", 2, 16),
     // Elements of the largest tensor from which rows are taken together.
     setting("pointwise.least_folded", 1, 1 << 30),
     setting("pointwise.threads", 1, 1024),
@@ -57,11 +59,21 @@ pub const SETTINGS: &[Setting] = &[
     setting("reduction.unroll", 1, 16),
     // Bytes of a block, above which reductions take turns with them.
     setting("shared.room", 0, 1 << 20),
-    // The place among all numbers of threads of a row, the best by the model first; the fewest rows, and the elements of the
-    // longest one.
+    // The place among all ways to have columns, the best by the model first; the fewest columns, and the elements of
+    // the longest one.
+    setting("short_columns.choice", 0, 256),
+    setting("short_columns.least", 1, 1 << 30),
+    setting("short_columns.row", 1, 1024),
+    // Bytes that a thread takes from a tile at once; the place among all numbers of threads of a row, the best by the model
+    // first; the fewest rows, and the elements of the longest one.
+    setting("short_rows.bytes", 1, 16),
     setting("short_rows.choice", 0, 8),
     setting("short_rows.least", 1, 1 << 30),
     setting("short_rows.row", 1, 1024),
+    // Rows of a thread, and elements of a vector at most.
+    setting("stacked.rows", 1, 16),
+    setting("stacked.threads", 32, 1024),
+    setting("stacked.vector", 1, 16),
     // Bytes of the widest access that is aligned row by row, of the side that computes and of that which is staged.
     Setting { power: true, ..setting("transpose.first_rows", 2, 16) },
     // Bytes along the second dimension, and indices of either, from which tiles are used.

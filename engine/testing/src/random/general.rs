@@ -88,12 +88,17 @@ fn tensor(draw: &mut Draw, dtype: DType, sizes: &[i64]) -> Option<HostTensor> {
 /// Parameters of heuristics, half of the time: what is right for one choice
 /// must be right for all.
 pub fn tuning(draw: &mut Draw) -> BTreeMap<String, i64> {
-    const VALUES: [(&str, &[i64]); 22] = [
+    const VALUES: [(&str, &[i64]); 30] = [
         ("pointwise.threads", &[1, 3, 32, 64, 96, 256, 1000, 1024]),
         ("pointwise.unroll", &[1, 2, 3, 4, 16]),
+        ("pointwise.joined", &[2, 4]),
         ("pointwise.least_folded", &[1]),
         ("folded_columns.choice", &[0, 1, 2, 4, 7]),
         ("folded_columns.least", &[1]),
+        ("short_columns.choice", &[0, 1, 3, 8, 40]),
+        ("short_columns.least", &[1]),
+        ("short_columns.row", &[1, 20, 384]),
+        ("short_rows.bytes", &[1, 2, 8, 16]),
         ("short_rows.choice", &[0, 1, 2, 3, 4]),
         ("short_rows.least", &[1]),
         ("short_rows.row", &[1, 20, 384]),
@@ -107,6 +112,9 @@ pub fn tuning(draw: &mut Draw) -> BTreeMap<String, i64> {
         ("norm.reread", &[0, 1]),
         ("cache.load", &[0, 1]),
         ("cache.store", &[0, 1]),
+        ("stacked.rows", &[1, 2, 3, 16]),
+        ("stacked.threads", &[32, 96, 1024]),
+        ("stacked.vector", &[1, 2, 16]),
         ("shared.room", &[0]),
         ("transpose.least_bytes", &[0]),
         ("transpose.least_extent", &[1, 2]),

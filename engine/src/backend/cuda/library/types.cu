@@ -115,6 +115,17 @@ __device__ inline e4m3_t to_e4m3(float x) {
   return e4m3_t{(unsigned char)(sign | (code < 0x7fu ? code : 0x7fu))};
 #endif
 }
+//@ to_e4m3_within : e4m3_t to_e4m3
+// The same of what is at most 448 in magnitude, or NaN.
+__device__ inline e4m3_t to_e4m3_within(float x) {
+#if __CUDA_ARCH__ >= 890
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+  return e4m3_t{(unsigned char)pair};
+#else
+  return to_e4m3(x);
+#endif
+}
 //@ to_e5m2 : e5m2_t narrow_float
 // Infinite above the greatest number, 57344, where the instruction saturates.
 __device__ inline e5m2_t to_e5m2(float x) {
@@ -127,6 +138,17 @@ __device__ inline e5m2_t to_e5m2(float x) {
 #else
   const unsigned code = narrow_float<2, 15>(__float_as_uint(x) & 0x7fffffffu);
   return e5m2_t{(unsigned char)(code < 0x7cu ? sign | code : special)};
+#endif
+}
+//@ to_e5m2_within : e5m2_t to_e5m2
+// The same of what is at most 57344 in magnitude, or NaN.
+__device__ inline e5m2_t to_e5m2_within(float x) {
+#if __CUDA_ARCH__ >= 890
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+  return e5m2_t{(unsigned char)pair};
+#else
+  return to_e5m2(x);
 #endif
 }
 //@ to_e8m0 : e8m0_t

@@ -1,0 +1,331 @@
+//! What is computed of a row beside the same row with its parts in another order, as rotary embeddings are, is computed part by
+//! part. `x * c + cat(-x1, x0) * s`, where `x0` and `x1` are the halves of `x`, has the halves `x0 * c0 - x1 * s0` and
+//! `x1 * c1 + x0 * s1`: both are computed of views of `x` that are read once each, no element asks in which part it
+//! lies, and the result is what they are stacked to (`heuristic/stacked`).
+//!
+//! Only results are written so, since what lies between a stack and its reader is a view of memory. In the way of it: parts of
+//! several lengths, and what is computed for others, too.
+
+use super::make::{broadcast, extents, reshape, slice, tensor};
+use super::slices::ranges;
+use super::whole::{Change, Changes, Whole, call, of_one, operand, tensors};
+use crate::diag::{Diagnostic, Result};
+use crate::fusion::ops::Form;
+use crate::fusion::{AxisKind, MAX_RANK, Op, OpKind, Rewriter, Src, TensorId};
+use crate::num::{BinaryOp, TernaryOp};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Parts of a row, at most.
+const MOST_PARTS: usize = 4;
+/// Elements of a part, at most: longer ones are better shifted into place where they start at odd places.
+const MOST_LENGTH: i64 = 1024;
+/// Tensors that are computed part by part, at most.
+const MOST_TENSORS: usize = 64;
+
+pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
+    let made = Rc::new(RefCell::new(Made::default()));
+    let mut changes = Changes::new();
+    for (id, op) in whole.fusion.ops.iter().filter(|(_, op)| op.outputs.len() == 1) {
+        let output = op.output();
+        let Some((parts, is_row_major)) = cut(whole, op) else { continue };
+        // Numbers would decide how the result lies.
+        let space = is_row_major.then(|| made.borrow_mut().space(&parts, output));
+        let made = Rc::clone(&made);
+        let change: Change<'a> = Box::new(move |r| parts.write(r, output, space, &mut made.borrow_mut()));
+        changes.insert(id, of_one(change));
+    }
+    changes
+}
+
+/// How a result is cut, if it is worth it, and whether all that is cut is row-major, as the result is then.
+fn cut<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<(Parts<'a>, bool)> {
+    let output = op.output();
+    let is_result = whole.is_returned(output) && whole.readers(output).next().is_none();
+    if !is_result || !op.kind.is_elementwise() || whole.is_empty(output) {
+        return None;
+    }
+    let parts = Parts::of(whole, output)?;
+    let mut seen = Seen { is_row_major: true, ..Seen::default() };
+    let is_found = parts.reaches(output, &mut seen) && seen.crosses && whole.rank(output) < MAX_RANK;
+    is_found.then_some((parts, seen.is_row_major))
+}
+
+/// What is made for one result, and serves others.
+#[derive(Default)]
+struct Made {
+    /// Parts of tensors: along an axis, of so many the one of this number.
+    parts: BTreeMap<(TensorId, usize, usize, usize), TensorId>,
+    spaces: Vec<Space>,
+}
+
+/// Row-major results that one kernel makes: of one size along each axis, or of one element.
+struct Space {
+    /// The first of them, how it is cut, and its sizes.
+    output: TensorId,
+    axis: usize,
+    count: usize,
+    sizes: Vec<i64>,
+    /// The axes that all have.
+    common: Vec<bool>,
+    /// For each element of a stack the number of its part, once it is made.
+    number: Option<TensorId>,
+}
+
+impl Made {
+    /// The place of a result's space, of which it is one more.
+    fn space(&mut self, parts: &Parts<'_>, output: TensorId) -> usize {
+        let sizes = parts.whole.sizes(output);
+        let fits = |space: &Space| {
+            let is_alike = (space.axis, space.count, space.sizes.len()) == (parts.axis, parts.count, sizes.len());
+            let mut pairs = space.sizes.iter().zip(sizes).enumerate();
+            is_alike && pairs.all(|(axis, (a, b))| a == b || axis != parts.axis && (*a == 1 || *b == 1))
+        };
+        match self.spaces.iter().position(fits) {
+            Some(place) => {
+                let space = &mut self.spaces[place];
+                space.common.iter_mut().zip(space.sizes.iter().zip(sizes)).for_each(|(own, (a, b))| *own &= a == b);
+                place
+            }
+            None => {
+                let (sizes, common) = (sizes.to_vec(), vec![true; sizes.len()]);
+                let &Parts { axis, count, .. } = parts;
+                self.spaces.push(Space { output, axis, count, sizes, common, number: None });
+                self.spaces.len() - 1
+            }
+        }
+    }
+}
+
+/// How a row is cut: in so many parts of one length along an axis.
+struct Parts<'a> {
+    whole: &'a Whole<'a>,
+    axis: usize,
+    count: usize,
+    length: i64,
+}
+
+/// How a part of a tensor is made.
+enum Way<'a> {
+    /// It is the tensor: that has one element along the axis.
+    Same,
+    /// It is an operand of `cat`.
+    Joined(Vec<TensorId>),
+    /// It is computed of parts of operands.
+    Computed(&'a Op),
+    /// It is spread from a part of this tensor, in which the axis is this one.
+    Spread(TensorId, usize),
+    /// It is a view.
+    Cut,
+}
+
+/// What was met on the way to inputs.
+#[derive(Default)]
+struct Seen {
+    /// Whether a tensor depends on what is joined, of all tensors that parts are made of.
+    joined: BTreeMap<TensorId, bool>,
+    /// Whether something that is cut is joined from slices of it, too.
+    crosses: bool,
+    /// Whether all that is cut is.
+    is_row_major: bool,
+}
+
+impl<'a> Parts<'a> {
+    /// By the first joined tensor of which a result is computed element by element.
+    fn of(whole: &'a Whole<'a>, output: TensorId) -> Option<Self> {
+        let (mut stack, mut met) = (vec![output], 0);
+        while let Some(x) = stack.pop() {
+            let Some(maker) = whole.maker(x) else { continue };
+            met += 1;
+            if met > MOST_TENSORS {
+                return None;
+            }
+            if let Some(cat) = call(maker, Form::Cat) {
+                let (axis, parts) = (cat.axis("dim"), tensors(maker, cat, "tensors"));
+                let length = whole.sizes(*parts.first()?)[axis];
+                let this = Self { whole, axis, count: parts.len(), length };
+                let is_short = (2..=MOST_LENGTH).contains(&length) && (2..=MOST_PARTS).contains(&parts.len());
+                return is_short.then_some(this);
+            }
+            if maker.kind.is_elementwise() {
+                stack.extend(whole.fusion.definition(x).into_iter().flat_map(|op| whole.fusion.tensor_inputs(op)));
+            }
+        }
+        None
+    }
+
+    fn way(&self, x: TensorId, axis: usize) -> Option<Way<'a>> {
+        let whole = self.whole;
+        if whole.is_broadcast(x, axis) {
+            return Some(Way::Same);
+        }
+        let Some(maker) = whole.maker(x) else { return Some(Way::Cut) };
+        if let (OpKind::Broadcast { flags }, Some(narrow)) = (&maker.kind, operand(maker)) {
+            let own = flags[..axis].iter().filter(|new| !**new).count();
+            return Some(Way::Spread(narrow, own));
+        }
+        if let Some(cat) = call(maker, Form::Cat) {
+            let parts = tensors(maker, cat, "tensors");
+            let fits = |part: &TensorId| whole.sizes(*part)[axis] == self.length;
+            let is_cut_so = cat.axis("dim") == axis && parts.len() == self.count && parts.iter().all(fits);
+            return is_cut_so.then_some(Way::Joined(parts));
+        }
+        if maker.kind.is_elementwise() && maker.outputs.len() == 1 {
+            let read = || self.operands(x);
+            return read().all(|tensor| whole.rank(tensor) == whole.rank(x)).then_some(Way::Computed(maker));
+        }
+        // It is in memory, since slices are read of it.
+        self.is_sliced(x).then_some(Way::Cut)
+    }
+
+    fn operands(&self, x: TensorId) -> impl Iterator<Item = TensorId> + 'a {
+        let fusion = self.whole.fusion;
+        fusion.definition(x).into_iter().flat_map(|op| fusion.tensor_inputs(op))
+    }
+
+    fn is_sliced(&self, x: TensorId) -> bool {
+        self.whole.readers(x).any(|reader| call(reader, Form::Slice).is_some())
+    }
+
+    /// Whether all parts of a tensor can be made, and nothing but this needs what is joined on the way.
+    fn reaches(&self, output: TensorId, seen: &mut Seen) -> bool {
+        let is_made = self.visit(output, self.axis, seen);
+        let depends = |tensor: &TensorId| seen.joined.get(tensor) == Some(&true);
+        let is_ours = |tensor: &TensorId| {
+            let own = |reader: &Op| reader.outputs.iter().any(|made| depends(made));
+            *tensor == output || !self.whole.is_returned(*tensor) && self.whole.readers(*tensor).all(own)
+        };
+        is_made && depends(&output) && seen.joined.keys().filter(|tensor| depends(tensor)).all(is_ours)
+    }
+
+    fn visit(&self, x: TensorId, axis: usize, seen: &mut Seen) -> bool {
+        if seen.joined.contains_key(&x) {
+            return true;
+        }
+        if seen.joined.len() >= MOST_TENSORS {
+            return false;
+        }
+        let mut is_joined = false;
+        let is_made = match self.way(x, axis) {
+            None => false,
+            Some(Way::Same) => true,
+            Some(Way::Joined(_)) => {
+                is_joined = true;
+                true
+            }
+            Some(Way::Spread(narrow, own)) => self.visit(narrow, own, seen),
+            Some(Way::Cut) => {
+                let is_divided = self.whole.sizes(x)[axis] == self.length * self.count as i64;
+                seen.crosses |= self.is_sliced(x);
+                seen.is_row_major &= self.whole.is_row_major(x);
+                is_divided && self.whole.kind(x, axis) == AxisKind::Iteration
+            }
+            Some(Way::Computed(_)) => {
+                let mut all = true;
+                for operand in self.operands(x) {
+                    all &= self.visit(operand, axis, seen);
+                    is_joined |= seen.joined.get(&operand) == Some(&true);
+                }
+                all
+            }
+        };
+        seen.joined.insert(x, is_joined);
+        is_made
+    }
+
+    /// The result as its parts make it.
+    fn write(&self, r: &mut Rewriter<'_>, output: TensorId, space: Option<usize>, made: &mut Made) -> Result<TensorId> {
+        let mut flags = vec![false; self.whole.rank(output) + 1];
+        flags[self.axis] = true;
+        // What is converted at last is chosen before.
+        let maker = self.whole.maker(output).filter(|maker| matches!(maker.kind, OpKind::Cast(_)));
+        let chosen = maker.and_then(operand).unwrap_or(output);
+        let mut parts = Vec::with_capacity(self.count);
+        for number in 0..self.count {
+            let part = self.part(r, chosen, self.axis, number, made)?;
+            parts.push(broadcast(&mut r.builder, part, &flags)?);
+        }
+        let number = match space {
+            Some(space) => self.number(r, &mut made.spaces[space])?,
+            None => {
+                let number = tensor(r.builder.index(&[(self.count as i64).into()], 0)?)?;
+                let others: Vec<bool> = flags.iter().map(|flag| !flag).collect();
+                broadcast(&mut r.builder, number, &others)?
+            }
+        };
+        let b = &mut r.builder;
+        let mut stacked: Option<TensorId> = None;
+        for (position, part) in parts.into_iter().enumerate().rev() {
+            stacked = Some(match stacked {
+                None => part,
+                Some(others) => {
+                    let is_here = b.binary(BinaryOp::Eq, number, position as i64)?;
+                    tensor(b.ternary(TernaryOp::Where, is_here, part, others)?)?
+                }
+            });
+        }
+        let stacked = stacked.ok_or_else(|| Diagnostic::bug("a row is cut in no part"))?;
+        let stacked = tensor(r.builder.cast(stacked, self.whole.fusion.tensors[output].dtype)?)?;
+        let shape = extents(r, self.whole, output);
+        reshape(&mut r.builder, stacked, shape)
+    }
+
+    /// For each element of a stack the number of its part. Results of one space have one, by which they are known to have the
+    /// same axes.
+    fn number(&self, r: &mut Rewriter<'_>, space: &mut Space) -> Result<TensorId> {
+        if let Some(number) = space.number {
+            return Ok(number);
+        }
+        let own = extents(r, self.whole, space.output).into_iter().zip(&space.common);
+        let mut shape: Vec<Src> = own.map(|(extent, common)| if *common { extent } else { 1.into() }).collect();
+        shape.splice(self.axis..=self.axis, [(self.count as i64).into(), self.length.into()]);
+        let number = tensor(r.builder.index(&shape, self.axis as i64)?)?;
+        space.number = Some(number);
+        Ok(number)
+    }
+
+    /// The slice of a tensor that somebody reads already: one view of memory is loaded once.
+    fn cut_already(&self, r: &Rewriter<'_>, x: TensorId, wanted: &[(i64, i64)]) -> Option<TensorId> {
+        let is_wanted = |reader: &&Op| ranges(self.whole, reader).is_some_and(|own| own == wanted);
+        self.whole.readers(x).filter(is_wanted).find_map(|reader| r.tensor(reader.output()).ok())
+    }
+
+    /// One part of a tensor.
+    fn part(&self, r: &mut Rewriter<'_>, x: TensorId, axis: usize, number: usize, made: &mut Made) -> Result<TensorId> {
+        let key = (x, axis, self.count, number);
+        if let Some(part) = made.parts.get(&key) {
+            return Ok(*part);
+        }
+        let whole = self.whole;
+        let part = match self.way(x, axis).ok_or_else(|| Diagnostic::bug("a part of a row has no way"))? {
+            Way::Same => r.tensor(x)?,
+            Way::Joined(parts) => r.tensor(parts[number])?,
+            Way::Spread(narrow, own) => {
+                let part = self.part(r, narrow, own, number, made)?;
+                let Some(OpKind::Broadcast { flags }) = whole.maker(x).map(|maker| &maker.kind) else {
+                    return Err(Diagnostic::bug("what is spread is no broadcast"));
+                };
+                broadcast(&mut r.builder, part, flags)?
+            }
+            Way::Computed(maker) => {
+                let mut operands = Vec::new();
+                for operand in self.operands(x) {
+                    operands.push(self.part(r, operand, axis, number, made)?);
+                }
+                r.write_on(maker, &operands)?
+            }
+            Way::Cut => {
+                let start = number as i64 * self.length;
+                let mut cut: Vec<(i64, i64)> = whole.sizes(x).iter().map(|size| (0, *size)).collect();
+                cut[axis] = (start, start + self.length);
+                match self.cut_already(r, x, &cut) {
+                    Some(part) => part,
+                    None => slice(r, whole, x, &cut)?,
+                }
+            }
+        };
+        made.parts.insert(key, part);
+        Ok(part)
+    }
+}
