@@ -258,6 +258,16 @@ impl Chain {
         Some(made[self.draw.below(2)])
     }
 
+    /// Rows beside columns of the positions along an axis.
+    fn positions(&mut self) -> Option<Operand> {
+        let length = self.draw.choose(&[2_i64, 3]);
+        let along = self.call("iota", |args| args.value("length", length))?;
+        let along = if self.draw.once_in(2) { self.builder.neg(along).ok()? } else { along };
+        let [rows, columns] = [[false, true], [true, false]].map(|flags| self.builder.broadcast(along, &flags));
+        let distance = self.builder.sub(rows.ok()?, columns.ok()?).ok()?;
+        self.builder.cast(distance, DType::F32).ok()
+    }
+
     fn step(&mut self) -> Option<Operand> {
         // Half of the time on with what was made last.
         let last = self.tensors[self.tensors.len() - 1];
@@ -266,7 +276,7 @@ impl Chain {
         let rank = self.builder.axes(x).len();
         let list = |numbers: Vec<i64>| ops::OpArg::Values(numbers.into_iter().map(Src::from).collect());
         let dim = self.draw.below(rank.max(1)) as i64;
-        match self.draw.below(20) {
+        match self.draw.below(21) {
             0 => {
                 let turn = self.draw.below(rank.max(1));
                 let dims: Vec<i64> = (0..rank).map(|axis| ((axis + turn) % rank) as i64).collect();
@@ -323,6 +333,7 @@ impl Chain {
             16 => self.groups_looked_up(x),
             17 => self.regrouped(x),
             18 => self.first(x, dim),
+            19 => self.positions(),
             _ => self.call("matmul", |args| args.value("a", x).value("b", y)),
         }
     }
@@ -362,7 +373,7 @@ fn chain(seed: u64) -> (Fusion, Vec<Arg>) {
 #[test]
 fn passes_change_no_value_of_chains() {
     let (mut counts, mut ran) = (Counts::new(), 0);
-    for (fusion, args) in (0..1500).map(chain) {
+    for (fusion, args) in (0..2000).map(chain) {
         let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
         if bind(&fusion, &metas).is_ok() {
             ran += usize::from(check(&fusion, &args, &mut counts));

@@ -141,6 +141,14 @@ impl<'a> Finest<'a> {
 
     /// Cuts axes so that both sides of a reshape have the same parts, if that is possible. Only then it is accepted.
     pub(super) fn accept(&mut self, from: TensorId, to: TensorId) -> bool {
+        // Of what is one loop and has several sizes, since one of its axes was given another's elements, nothing is known.
+        let has_own_size = |tensor: TensorId| {
+            let mut sizes = self.whole.sizes(tensor).iter().enumerate();
+            sizes.all(|(axis, size)| *size == 1 || *size == self.of_class[self.class(tensor, axis)].size)
+        };
+        if !has_own_size(from) || !has_own_size(to) {
+            return false;
+        }
         let groups = self.groups(from, to);
         if groups.iter().all(|sides| sides.iter().all(|side| side.len() == 1)) {
             return false;

@@ -724,6 +724,10 @@ fn both_sides_of_a_reshape_may_be_cut() {
     // Nothing divides both.
     let same = "%a = relu %x\n%b = reshape [8, 3] %a\n%c = neg %b\nreturn %c";
     check_regrouped(&[6, 4], same, same);
+    // Both sides meet the same element of one axis, which is as long as either.
+    let same = "%a = max %x axes(0)\n%b = reshape [3, 3] %a\n%c = neg %b\n%d = min %a axes(0) keepdim\n\
+                %e = broadcast %d flags(true, false)\n%f = add %c, %e\n%g = add %a, %d\nreturn %f, %g";
+    check_regrouped(&[2, 9], same, same);
 }
 
 #[test]

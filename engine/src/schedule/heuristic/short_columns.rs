@@ -17,8 +17,8 @@ use super::residency::{ElementBytes, Holding, Loads, Model, Parameters, REGISTER
 use super::shared_tile::{SECTOR_BYTES, extent_of};
 use super::summary::GlobalTensor;
 use super::tile::{
-    BlockShape, Caching, WARP, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, tuned,
-    vector_width,
+    BlockShape, Caching, WARP, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all,
+    next_power_of_two, tuned, vector_width,
 };
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{MAX_ACCESS_BYTES, MIN_ASYNC_BYTES};
@@ -200,6 +200,9 @@ fn shape_of<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion) -> Result<Sh
     let fits = |vector: &i64| divides(*vector, run) && full.iter().all(|t| t.rows_aligned(*vector, fast.len()));
     let halves = std::iter::successors(Some(widest), |vector| Some(vector / 2)).take_while(|vector| *vector > 1);
     let aligned = halves.into_iter().find(fits).unwrap_or(1);
+    if !structure.persistent && aligned == widest {
+        return refused("vectors of columns are summed in rows of blocks");
+    }
     let is_long = full.iter().all(|tensor| run.saturating_mul(tensor.bytes) >= LEAST_RUN);
     let is_copied = full.iter().all(|tensor| tensor.is_output || tensor.bytes >= MIN_ASYNC_BYTES);
     let most = match structure.persistent {
@@ -273,7 +276,7 @@ fn choose(problem: &Problem<'_>, shape: &Shape<'_>) -> Option<Way> {
 
 /// What a way costs, in thousandths of the time that memory takes, if a thread has the registers.
 fn weigh(shape: &Shape<'_>, vector: i64, threads: BlockShape) -> Option<(i64, Way)> {
-    let batch = ceil_div(shape.length, threads.y);
+    let batch = batch_of(ceil_div(shape.length, threads.y));
     let elements = batch * vector;
     let model = shape.model_of(vector, batch * threads.y != shape.length);
     let held = model.as_in_memory.unwrap_or(model.bytes).early;
@@ -300,9 +303,15 @@ fn weigh(shape: &Shape<'_>, vector: i64, threads: BlockShape) -> Option<(i64, Wa
     Some((cost, Way { vector, threads, batch, per_sm }))
 }
 
+/// Elements of a thread that has so many: of numbers that differ by an eighth at most one, so that few kernels serve all.
+fn batch_of(elements: i64) -> i64 {
+    let step = next_power_of_two(elements) / 16;
+    ceil_div(elements, step.max(1)) * step.max(1)
+}
+
 /// What instructions cost.
 fn busy(shape: &Shape<'_>, vector: i64, threads: BlockShape) -> i64 {
-    let batch = ceil_div(shape.length, threads.y);
+    let batch = batch_of(ceil_div(shape.length, threads.y));
     let access = if vector > shape.aligned { OF_SHIFTED } else { OF_ACCESS };
     let exchange = if threads.y > 1 { OF_STEP * i64::from(threads.y.ilog2()) + OF_EXCHANGE } else { 0 };
     // In thousandths for an element.
