@@ -256,8 +256,14 @@ pub enum Phase {
     Load = 5,
     /// Running.
     Launch = 6,
-    /// Copying results and comparing.
+    /// Looking at what a launch did to memory.
     Verify = 7,
+    /// Bringing arguments to the device.
+    Upload = 8,
+    /// Bringing results to the host.
+    Download = 9,
+    /// Finding or making the program of a call; schedules and kernels that are new are phases of their own within it.
+    Plan = 10,
 }
 
 impl Phase {
@@ -271,6 +277,9 @@ impl Phase {
             Phase::Load => "load",
             Phase::Launch => "launch",
             Phase::Verify => "verify",
+            Phase::Upload => "upload",
+            Phase::Download => "download",
+            Phase::Plan => "plan",
         }
     }
 }

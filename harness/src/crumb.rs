@@ -60,8 +60,15 @@ const WORDS: usize = HEAD_WORDS + LANES * LANE_WORDS;
 const EXIT: u64 = 1 << 31;
 
 /// Phases of a case outside the engine, by number.
-const OWN_PHASES: [(u32, &str); 6] =
-    [(0, "idle"), (101, "inputs"), (102, "reference"), (103, "compare"), (104, "bench"), (105, "begin")];
+const OWN_PHASES: [(u32, &str); 7] = [
+    (0, "idle"),
+    (101, "inputs"),
+    (102, "reference"),
+    (103, "compare"),
+    (104, "bench"),
+    (105, "begin"),
+    (106, "report"),
+];
 
 /// A phase of the worker itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +80,7 @@ pub(crate) enum Own {
     Compare = 103,
     Bench = 104,
     Begin = 105,
+    Report = 106,
 }
 
 impl Own {
@@ -81,8 +89,18 @@ impl Own {
     }
 }
 
-const ENGINE_PHASES: [Phase; 7] =
-    [Phase::Parse, Phase::Schedule, Phase::Lower, Phase::Codegen, Phase::Load, Phase::Launch, Phase::Verify];
+const ENGINE_PHASES: [Phase; 10] = [
+    Phase::Parse,
+    Phase::Plan,
+    Phase::Schedule,
+    Phase::Lower,
+    Phase::Codegen,
+    Phase::Load,
+    Phase::Upload,
+    Phase::Launch,
+    Phase::Verify,
+    Phase::Download,
+];
 
 fn phase_name(phase: u32) -> &'static str {
     let own = OWN_PHASES.iter().find(|(number, _)| *number == phase).map(|(_, name)| *name);
@@ -92,7 +110,7 @@ fn phase_name(phase: u32) -> &'static str {
 /// The names of all phases of a case.
 pub(crate) fn phase_names() -> impl Iterator<Item = &'static str> {
     let own = [Own::Begin, Own::Inputs, Own::Reference].map(Own::name);
-    let last = [Own::Compare, Own::Bench].map(Own::name);
+    let last = [Own::Compare, Own::Bench, Own::Report].map(Own::name);
     own.into_iter().chain(ENGINE_PHASES.iter().map(|phase| phase.name())).chain(last)
 }
 

@@ -22,6 +22,8 @@ pub(super) struct Call<'a> {
     pub(super) cx: CompileCx<'a>,
     pub(super) program: &'a Arc<Program>,
     pub(super) args: &'a [Arg],
+    /// By position, after how many bytes an argument's storage repeats, as far as that is known.
+    pub(super) periods: &'a [Option<usize>],
     /// How threads take turns; of no meaning on a GPU.
     pub(super) sim: &'a SimOptions,
     pub(super) checks: RunChecks,
@@ -35,7 +37,24 @@ impl<'a> Call<'a> {
             _ => Err(Diagnostic::bug(format!("argument {position} was checked to be a tensor"))),
         }
     }
+
+    /// The first bytes of an argument's storage, of which all of it is made, where that is known.
+    pub(super) fn repeated(&self, position: u32, storage: &'a [u8]) -> Option<&'a [u8]> {
+        repeated(self.periods.get(position as usize).copied().flatten()?, storage)
+    }
 }
+
+/// The first `period` bytes of storage that is these again and again, twice at least; nothing where its end shows that it
+/// is not.
+fn repeated(period: usize, storage: &[u8]) -> Option<&[u8]> {
+    let (part, rest) =
+        storage.split_at_checked(period).filter(|(part, rest)| (1..=rest.len()).contains(&part.len()))?;
+    let shown = rest.len() - rest.len().min(SHOWN);
+    (rest[shown..] == storage[shown..rest.len()]).then_some(part)
+}
+
+/// So many bytes at the end of storage show whether it repeats as it is said to.
+const SHOWN: usize = 4096;
 
 /// A device.
 pub(super) trait Executor: Send + Sync {
@@ -110,10 +129,12 @@ pub(super) fn run_steps(memory: &mut dyn CallMemory, call: Call<'_>) -> Result<E
         }
         step.frees().iter().for_each(|value| memory.free(*value));
     }
-    let mut tensor = |value: &ValueId| result(&call, memory, *value);
-    let outputs = program.outputs.iter().map(&mut tensor).collect::<Result<_>>()?;
-    let updates = program.updated().map(|(position, value)| Ok((position as usize, tensor(&value)?)));
-    Ok(Executed { outputs, updates: updates.collect::<Result<_>>()?, reports })
+    call.cx.span(Phase::Download, "results", 0, || {
+        let mut tensor = |value: &ValueId| result(&call, memory, *value);
+        let outputs = program.outputs.iter().map(&mut tensor).collect::<Result<_>>()?;
+        let updates = program.updated().map(|(position, value)| Ok((position as usize, tensor(&value)?)));
+        Ok(Executed { outputs, updates: updates.collect::<Result<_>>()?, reports })
+    })
 }
 
 /// A value as the caller gets it: an argument that was updated keeps its storage, and a view of
@@ -207,4 +228,23 @@ pub(super) fn evaluate(
         write(output, data.to_vec())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn storage_that_does_not_repeat_is_sent_as_it_is() {
+        let storage = |len: usize| (0..len).map(|i| (i % 7) as u8).collect::<Vec<u8>>();
+        for len in [14, 15, 6999, 3 * SHOWN] {
+            let mut data = storage(len);
+            assert_eq!(repeated(7, &data), Some(&data[..7]), "{len}");
+            assert_eq!(repeated(14, &data).is_some(), len >= 28);
+            assert!(repeated(6, &data).is_none() && repeated(0, &data).is_none() && repeated(len, &data).is_none());
+            data[len - 1] ^= 1;
+            assert!(repeated(7, &data).is_none(), "{len}");
+        }
+        assert!(repeated(7, &storage(13)).is_none() && repeated(7, &[]).is_none());
+    }
 }

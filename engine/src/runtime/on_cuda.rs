@@ -109,6 +109,28 @@ impl CudaBackend {
         self.device.memory().map_or(0, |(free, _)| left(free).min((free + used.cached) / COPIES_SHARE))
     }
 
+    /// The arguments that the device needs, by position, and copies of them as far as there is room.
+    fn place(&self, call: &Call<'_>) -> Result<(BTreeMap<u32, GuardedBuffer>, Copies)> {
+        let (mut inputs, mut copies) = (BTreeMap::new(), Copies::of(self.room_for_copies(call), call.program));
+        for position in call.program.device_inputs() {
+            let buffer = self.argument(call, position)?;
+            if let Some(copy) = copies.make(&buffer) {
+                copies.inputs.insert(position, copy);
+            }
+            inputs.insert(position, buffer);
+        }
+        Ok((inputs, copies))
+    }
+
+    /// An argument's storage on the device: as a whole, so that offsets and alignment are kept.
+    fn argument(&self, call: &Call<'_>, position: u32) -> Result<GuardedBuffer> {
+        let data = call.tensor(position)?.data.as_slice();
+        match call.repeated(position, data).filter(|_| data.len() >= WORTH) {
+            Some(part) => GuardedBuffer::repeating(&self.device, part, data.len()),
+            None => GuardedBuffer::holding(&self.device, data),
+        }
+    }
+
     /// The device as data, with what libraries do on it.
     pub(super) fn desc(&self) -> DeviceDesc {
         DeviceDesc { multiplies_matrices: self.library.is_ok(), ..self.device.desc().clone() }
@@ -169,16 +191,7 @@ impl CudaBackend {
 impl Executor for CudaBackend {
     fn begin<'a>(&'a self, call: Call<'a>) -> Result<Box<dyn CallMemory + 'a>> {
         self.load_all(&call.cx, call.program)?;
-        let (mut inputs, mut copies) = (BTreeMap::new(), Copies::of(self.room_for_copies(&call), call.program));
-        for position in call.program.device_inputs() {
-            // The caller's storage as a whole, so that offsets and alignment are kept.
-            let given = call.tensor(position)?;
-            let buffer = GuardedBuffer::holding(&self.device, &given.data)?;
-            if let Some(copy) = copies.make(&buffer) {
-                copies.inputs.insert(position, copy);
-            }
-            inputs.insert(position, buffer);
-        }
+        let (inputs, copies) = call.cx.span(Phase::Upload, "arguments", 0, || self.place(&call))?;
         let (own, known) = (BTreeMap::new(), BTreeMap::new());
         Ok(Box::new(GpuCall { gpu: self, call, inputs, own, known, fresh: Vec::new(), copies }))
     }

@@ -16,7 +16,7 @@ use crate::compile::{self, BoundFusion, KernelChoice, KernelForm, Plan, PlanSour
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{self, Fusion};
 use crate::kernel::Kernel;
-use crate::options::{CompileCx, DeviceDesc, Options, RunChecks, SimOptions, Trace};
+use crate::options::{CompileCx, DeviceDesc, Options, Phase, RunChecks, SimOptions, Trace};
 use crate::preseg;
 use crate::program::{Launch, Program};
 use crate::segment::{self, Derived, Segments};
@@ -306,7 +306,19 @@ impl Session {
 
     /// Compiles if needed and runs once.
     pub fn run(&self, fusion: &Fusion, args: &[Arg], trace: &dyn Trace) -> Result<RunOutcome> {
-        self.execute(fusion, args, &self.sim_options(), trace)
+        self.run_repeating(fusion, args, &[], trace)
+    }
+
+    /// The same where the caller knows of arguments, by position, that their storage is its first so many bytes again and
+    /// again: a GPU is sent those, and makes the rest itself. Of a position that is not there nothing is known.
+    pub fn run_repeating(
+        &self,
+        fusion: &Fusion,
+        args: &[Arg],
+        periods: &[Option<usize>],
+        trace: &dyn Trace,
+    ) -> Result<RunOutcome> {
+        self.execute(fusion, Given { args, periods }, &self.sim_options(), trace)
     }
 
     /// Runs under each of the given simulator options in turn: same program, other
@@ -318,7 +330,7 @@ impl Session {
         schedules: &[SimOptions],
         trace: &dyn Trace,
     ) -> Vec<Result<RunOutcome>> {
-        schedules.iter().map(|sim| self.execute(fusion, args, sim, trace)).collect()
+        schedules.iter().map(|sim| self.execute(fusion, Given { args, periods: &[] }, sim, trace)).collect()
     }
 
     /// Measures a fusion on a GPU: all its steps, which must be the device's. Counters
@@ -553,13 +565,21 @@ impl Session {
         }
     }
 
-    fn execute(&self, fusion: &Fusion, args: &[Arg], sim: &SimOptions, trace: &dyn Trace) -> Result<RunOutcome> {
-        let program = self.program_of(fusion, args, trace)?;
-        let call = Call { cx: self.cx(trace), program: &program, args, sim, checks: self.checks };
+    fn execute(&self, fusion: &Fusion, given: Given<'_>, sim: &SimOptions, trace: &dyn Trace) -> Result<RunOutcome> {
+        let (cx, Given { args, periods }) = (self.cx(trace), given);
+        let program = cx.span(Phase::Plan, &fusion.name, 0, || self.program_of(fusion, args, trace))?;
+        let call = Call { cx, program: &program, args, periods, sim, checks: self.checks };
         let done = guard("running", fusion, || self.executor().run(call))?;
         let (outputs, updates, reports) = (done.outputs, done.updates, done.reports);
         Ok(RunOutcome { outputs, updates, program, reports })
     }
+}
+
+/// Arguments, and after how many bytes the storage of each repeats, where that is known.
+#[derive(Clone, Copy)]
+struct Given<'a> {
+    args: &'a [Arg],
+    periods: &'a [Option<usize>],
 }
 
 /// The kernels of a session.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 /// Names for several phases.
 const GROUPS: [(&str, &[&str]); 3] = [
-    ("compile", &["parse", "schedule", "lower", "codegen", "load"]),
-    ("run", &["launch", "verify", "bench"]),
+    ("compile", &["parse", "plan", "schedule", "lower", "codegen", "load"]),
+    ("run", &["upload", "launch", "verify", "download", "bench"]),
     ("check", &["inputs", "reference", "compare"]),
 ];
 
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn groups_and_phases() {
         let limits = PhaseLimit::parse("compile=20s,launch=500ms").expect("good");
-        assert_eq!((limits[0].phases.len(), limits[0].limit), (5, Duration::from_secs(20)));
+        assert_eq!((limits[0].phases.len(), limits[0].limit), (6, Duration::from_secs(20)));
         assert_eq!(
             (limits[1].phases.as_slice(), limits[1].limit),
             (&["launch".into()][..], Duration::from_millis(500))

@@ -5,6 +5,7 @@
 //! Both keys come from names only, never from addresses, lines, ids of threads
 //! or times, so that they stay the same over runs and builds of the same code.
 
+use crate::crumb::Own;
 use crate::outcome::{Death, Frame, Outcome};
 
 /// The project's own calls that make a leaf.
@@ -56,17 +57,18 @@ fn part(phase: &str) -> &'static str {
     match phase {
         "inputs" | "reference" | "compare" => "check",
         "parse" => "front",
-        "schedule" | "lower" | "codegen" => "compile",
-        "load" | "launch" | "verify" | "bench" => "run",
-        "idle" | "begin" => "worker",
+        "plan" | "schedule" | "lower" | "codegen" => "compile",
+        "load" | "upload" | "launch" | "verify" | "download" | "bench" => "run",
+        "idle" | "begin" | "report" => "worker",
         _ => "",
     }
 }
 
 /// The last phase that a living worker entered, by the order of phases.
 fn last_phase(outcome: &Outcome) -> Option<&str> {
-    let names = crate::crumb::phase_names().filter(|name| outcome.phases.contains_key(*name));
-    names.last()
+    // Each case is reported, whatever it did before.
+    let told = |name: &&str| *name != Own::Report.name() && outcome.phases.contains_key(*name);
+    crate::crumb::phase_names().filter(told).last()
 }
 
 /// The first calls of our own functions, by name; one for a function that calls itself.

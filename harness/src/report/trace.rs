@@ -8,8 +8,25 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// The order of phases inside a case. Records hold their lengths only.
-const PHASES: [&str; 11] =
-    ["parse", "inputs", "reference", "schedule", "lower", "codegen", "load", "launch", "verify", "compare", "bench"];
+const PHASES: [&str; 17] = [
+    "begin",
+    "parse",
+    "inputs",
+    "reference",
+    "plan",
+    "schedule",
+    "lower",
+    "codegen",
+    "load",
+    "upload",
+    "launch",
+    "verify",
+    "download",
+    "compare",
+    "bench",
+    "report",
+    "rest",
+];
 
 /// The trace, in Chrome's JSON form.
 pub(crate) fn trace(runs: &[Recorded]) -> String {

@@ -70,6 +70,17 @@ pub(super) fn metas(fusion: &Fusion, case: &Case) -> Result<(Vec<ArgMeta>, Vec<u
     made.collect::<Result<Vec<_>>>().map(|list| list.into_iter().unzip())
 }
 
+/// After how many bytes the storage of each argument that [`build`] makes repeats, where it does.
+pub(super) fn periods(fusion: &Fusion, case: &Case) -> Result<Vec<Option<usize>>> {
+    let made = entries(fusion, case)?.into_iter().map(|(name, dtype, spec)| {
+        let InputSpec::Tensor(spec) = spec else { return Ok(None) };
+        let draw = Draw { dist: &spec.dist, dtype, seed: 0 };
+        let repeats = draw.repeats() && is_dense(&meta(name, dtype, spec)?, spec);
+        Ok(repeats.then_some(PERIOD as usize * dtype.bytes()))
+    });
+    made.collect()
+}
+
 fn declaration(fusion: &Fusion, operand: Operand) -> (&str, DType, Operand) {
     match operand {
         Operand::Tensor(t) => (&fusion.tensors[t].name, fusion.tensors[t].dtype, operand),
@@ -586,6 +597,32 @@ mod tests {
         run(&small, 100_000);
         run(&small, 20_000);
         assert_eq!(lens(&small), [80_000]);
+    }
+
+    #[test]
+    fn storage_repeats_after_its_period() {
+        let text = "---\nversion = 1\nsuite = \"PeriodTest\"\nabout = \"why\"\n---\nfusion @f(%x: bf16[?], %y: c64[?], \
+                    %z: i8[?, ?], %a: f32[?], %s: f32) {\n  %0 = add %x, %x\n  return %0, %y, %z, %a\n}\n; inputs: \
+                    x = normal[2500000], y = special[2200000], z = randint(-3, 3)[1001, 2500] permuted (1, 0), \
+                    a = arange(0, 1)[2500000], s = 1.5\n";
+        let (cases, errors) = read_text("period.fuse", text, Target::Sim);
+        assert!(errors.is_empty(), "{errors:?}");
+        let case = cases.first().expect("a case");
+        let fusion = pipeline::parse(case).expect("parses");
+        let draws = Draws::of_worker(None);
+        let periods = periods(&fusion, case).expect("has inputs");
+        let at = |width: usize| Some(PERIOD as usize * width);
+        assert_eq!(periods, [at(2), at(8), None, None, None]);
+        // What is kept for the next case is made of its beginning too.
+        for _ in 0..2 {
+            let args = build(&fusion, case, &draws).expect("made");
+            for (arg, period) in args.iter().zip(&periods) {
+                let (Arg::Tensor(tensor), Some(period)) = (arg, period) else { continue };
+                let (data, behind) = (&tensor.data, tensor.data.len() - period);
+                assert!(data[*period..] == data[..behind], "{:?}", tensor.meta);
+            }
+            draws.give_back(&fusion, case, args);
+        }
     }
 
     #[test]

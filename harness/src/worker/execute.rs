@@ -4,7 +4,7 @@ use super::args::Draws;
 use super::device::Device;
 use super::jitter::Jitter;
 use super::results::Results;
-use super::watch::Watch;
+use super::watch::{SeenMemory, Watch};
 use super::{args, bench, compare, facts, fault, golden, pipeline, refusal, segment_graph, variation};
 use crate::case::{Case, SimSpec};
 use crate::crumb::{CrumbWriter, Own};
@@ -15,8 +15,9 @@ use engine::fusion::{Bindings, Fusion};
 use engine::options::{DeviceDesc, NoTrace, Phase, SimOptions, SimSchedule, Trace};
 use engine::program::Program;
 use engine::refeval::Evaluation;
-use engine::runtime::{BenchOptions, CACHED, PhaseTimes, RunOutcome, Session};
+use engine::runtime::{BenchOptions, CACHED, RunOutcome, Session};
 use engine::tensor::{Arg, HostTensor};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +46,10 @@ pub(crate) struct Cx<'a> {
     pub(crate) past: &'a fault::FaultPast,
     /// Seed of disturbed timing.
     pub(crate) jitter: Option<u64>,
+    /// When the worker had the case.
+    pub(crate) began: Instant,
+    /// The device's memory when the case before was over.
+    pub(crate) memory: &'a Cell<Option<SeenMemory>>,
 }
 
 impl<'a> Cx<'a> {
@@ -58,32 +63,37 @@ impl<'a> Cx<'a> {
             ran: self.past.faults.clone(),
             sharers: self.past.sharers,
         };
-        fault::Scene {
-            crumbs: self.crumbs,
-            socket: self.socket,
-            device: self.device,
-            facts,
-            tainted: std::cell::Cell::new(false),
-        }
+        fault::Scene { crumbs: self.crumbs, socket: self.socket, device: self.device, facts, tainted: Cell::new(false) }
     }
 }
 
 /// Runs a case. Never fails itself: whatever goes wrong is the outcome. Also
 /// says whether the device may be broken, so that no later case may use it.
 pub(crate) fn run(case: &Case, cx: &Cx<'_>) -> (Outcome, bool) {
-    let watch = Watch::start(cx.device, cx.past.sharers);
+    let watch = Watch::start(cx.device, cx.past.sharers, cx.memory.take());
     let (mut outcome, tainted) = run_watched(case, cx);
     let launched = case.fault.is_some() || outcome.phases.contains_key(Phase::Launch.name());
     let left_behind = watch.end(&mut outcome, launched);
-    (outcome, tainted || left_behind)
+    cx.memory.set(left_behind.memory);
+    (outcome, tainted || left_behind.tainted)
+}
+
+/// Counts the time of a case that its phases do not have, all of which came behind them, for the phase in which it is
+/// reported. A case without phases has none.
+pub(super) fn report_until_now(phases: &mut BTreeMap<String, u64>, began: Instant) {
+    let known: u64 = phases.values().sum();
+    if let Some(report) = phases.get_mut(Own::Report.name()) {
+        *report += (began.elapsed().as_nanos() as u64).saturating_sub(known);
+    }
 }
 
 fn run_watched(case: &Case, cx: &Cx<'_>) -> (Outcome, bool) {
     if let Some(fault) = &case.fault {
         return fault::commit(fault, &cx.scene(case));
     }
-    let spans = Spans::new(cx.crumbs, Jitter::new(cx.jitter, &case.id));
+    let spans = Spans::new(cx.crumbs, Jitter::new(cx.jitter, &case.id), cx.began);
     let result = evaluate(case, cx, &spans);
+    spans.report();
     let tainted = result.as_ref().is_err_and(|diagnostics| refusal::taints(diagnostics));
     let mut outcome = match (result, case.refusals().is_empty()) {
         (Ok(outcome), true) => outcome,
@@ -140,7 +150,7 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
     // The program that ran: it also depends on how the arguments are aligned.
     if let Some((_, run)) = runs.first() {
         outcome.rests_on = Some(ran_as(&run.program));
-        judge.expectations(run, session.device(), cx.bless, &mut outcome);
+        spans.own(Own::Report, "expectations", || judge.expectations(run, session.device(), cx.bless, &mut outcome));
     }
     if cx.mode == Mode::Bench && outcome.verdict == Verdict::Pass {
         let runs: Vec<&RunOutcome> = runs.iter().map(|(_, run)| run).collect();
@@ -181,8 +191,10 @@ fn runs(judge: &Judge<'_>, cx: &Cx<'_>, session: &Session) -> Result<Vec<NamedRu
             add("under the first schedule again".into(), result)?;
         }
     } else {
+        // A retry is a second opinion, also on what was sent.
+        let periods = if cx.attempt == 0 { args::periods(fusion, case).map_err(one)? } else { Vec::new() };
         for what in ["on the GPU", "on the GPU a second time"].into_iter().take(1 + usize::from(cx.twice)) {
-            add(what.into(), session.run(fusion, args, spans))?;
+            add(what.into(), session.run_repeating(fusion, args, &periods, spans))?;
         }
     }
     Ok(runs)
@@ -380,22 +392,58 @@ fn stage_text(program: &Program, stage: &str) -> Option<String> {
     }
 }
 
-/// Spans that go to the breadcrumbs and to the phase times.
+/// What no phase has of the time between the first and the last.
+const REST: &str = "rest";
+
+/// Spans that go to the breadcrumbs and to the account of a case's time.
 pub(super) struct Spans<'a> {
     crumbs: &'a CrumbWriter,
-    times: PhaseTimes<Box<dyn Fn() -> Duration + Send + Sync>>,
-    own: Mutex<BTreeMap<&'static str, Duration>>,
+    account: Mutex<Account>,
     jitter: Option<Jitter>,
     /// Whether the kernel's code was found in the store that workers share.
     cached: AtomicBool,
 }
 
+/// Where the time of a case goes: each moment counts for one phase, that which was entered last of those that have not
+/// ended. So all of them together are the time since the case came.
+struct Account {
+    /// Until then time is accounted for.
+    until: Instant,
+    open: Vec<&'static str>,
+    /// The phase of what is in none.
+    outside: &'static str,
+    spent: BTreeMap<&'static str, Duration>,
+}
+
+impl Account {
+    fn new(began: Instant) -> Self {
+        Self { until: began, open: Vec::new(), outside: Own::Begin.name(), spent: BTreeMap::new() }
+    }
+
+    fn count(&mut self, now: Instant) {
+        let phase = self.open.last().unwrap_or(&self.outside);
+        *self.spent.entry(phase).or_default() += now.saturating_duration_since(self.until);
+        self.until = now;
+    }
+
+    fn enter(&mut self, phase: &'static str, now: Instant) {
+        self.count(now);
+        self.spent.entry(phase).or_default();
+        self.open.push(phase);
+        self.outside = REST;
+    }
+
+    fn exit(&mut self, phase: &'static str, now: Instant) {
+        self.count(now);
+        if let Some(at) = self.open.iter().rposition(|open| *open == phase) {
+            self.open.remove(at);
+        }
+    }
+}
+
 impl<'a> Spans<'a> {
-    fn new(crumbs: &'a CrumbWriter, jitter: Option<Jitter>) -> Self {
-        let start = Instant::now();
-        let times: PhaseTimes<Box<dyn Fn() -> Duration + Send + Sync>> =
-            PhaseTimes::new(Box::new(move || start.elapsed()));
-        Self { crumbs, times, own: Mutex::default(), jitter, cached: AtomicBool::new(false) }
+    fn new(crumbs: &'a CrumbWriter, jitter: Option<Jitter>, began: Instant) -> Self {
+        Self { crumbs, account: Mutex::new(Account::new(began)), jitter, cached: AtomicBool::new(false) }
     }
 
     fn disturb(&self) {
@@ -414,21 +462,27 @@ impl<'a> Spans<'a> {
     fn own<T>(&self, phase: Own, name: &str, body: impl FnOnce() -> T) -> T {
         self.crumbs.own(phase, name);
         self.disturb();
-        let start = Instant::now();
+        self.lock().enter(phase.name(), Instant::now());
         let result = body();
-        *self.lock().entry(phase.name()).or_default() += start.elapsed();
+        self.lock().exit(phase.name(), Instant::now());
         self.disturb();
         result
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<&'static str, Duration>> {
-        self.own.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    /// The case was evaluated: what comes now is told of it, or given back.
+    fn report(&self) {
+        self.crumbs.own(Own::Report, "outcome");
+        self.lock().enter(Own::Report.name(), Instant::now());
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Account> {
+        self.account.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Where the kernel's code came from, if it was launched on a GPU.
     fn code(&self, device: &Device) -> Option<CodeFrom> {
         let on_gpu = matches!(device, Device::Session { session, .. } if !session.is_simulator());
-        let entered = |phase| self.times.totals().iter().any(|(entered, _)| *entered == phase);
+        let entered = |phase: Phase| self.lock().spent.contains_key(phase.name());
         match () {
             () if !on_gpu => None,
             () if self.cached.load(Ordering::Relaxed) => Some(CodeFrom::Cached),
@@ -437,17 +491,18 @@ impl<'a> Spans<'a> {
         }
     }
 
+    /// The nanoseconds of each phase, up to now.
     fn phases(&self) -> BTreeMap<String, u64> {
-        let engine = self.times.totals().into_iter().map(|(phase, time)| (phase.name(), time));
-        let own: Vec<_> = self.lock().iter().map(|(name, time)| (*name, *time)).collect();
-        engine.chain(own).map(|(name, time)| (name.to_string(), time.as_nanos() as u64)).collect()
+        let mut account = self.lock();
+        account.count(Instant::now());
+        account.spent.iter().map(|(name, time)| (name.to_string(), time.as_nanos() as u64)).collect()
     }
 }
 
 impl Trace for Spans<'_> {
     fn enter(&self, phase: Phase, name: &str, id: u64) {
         self.crumbs.enter(phase, name, id);
-        self.times.enter(phase, name, id);
+        self.lock().enter(phase.name(), Instant::now());
         if phase == Phase::Codegen && name == CACHED {
             self.cached.store(true, Ordering::Relaxed);
         }
@@ -455,7 +510,7 @@ impl Trace for Spans<'_> {
     }
     fn exit(&self, phase: Phase) {
         self.disturb();
-        self.times.exit(phase);
+        self.lock().exit(phase.name(), Instant::now());
         self.crumbs.exit(phase);
     }
 }
@@ -642,7 +697,7 @@ mod tests {
         let case = cases.first().expect("a case");
         let page = Page::create().expect("a page");
         let crumbs = CrumbWriter::open(page.share().expect("shares")).expect("maps");
-        let spans = Spans::new(&crumbs, None);
+        let spans = Spans::new(&crumbs, None, Instant::now());
         let fusion = pipeline::parse(case).expect("parses");
         let draws = Draws::default();
         let args = args::build(&fusion, case, &draws).expect("inputs");
@@ -657,6 +712,31 @@ mod tests {
         let asked = spans.phases().contains_key(Own::Reference.name());
         assert_eq!(asked, outcome.held_to == Some(HeldTo::Reference), "{outcome:?}");
         outcome
+    }
+
+    #[test]
+    fn each_moment_counts_for_one_phase() {
+        let began = Instant::now();
+        let at = |ms| began + Duration::from_millis(ms);
+        let mut account = Account::new(began);
+        account.enter("plan", at(2));
+        account.enter("lower", at(3));
+        account.exit("lower", at(7));
+        account.exit("plan", at(8));
+        account.exit("load", at(8));
+        account.enter("launch", at(10));
+        account.exit("launch", at(15));
+        account.enter("report", at(15));
+        account.count(at(21));
+        let ms = |ms| Duration::from_millis(ms);
+        let wanted = [("begin", 2), ("launch", 5), ("lower", 4), ("plan", 2), ("report", 6), ("rest", 2)];
+        assert_eq!(account.spent, wanted.map(|(phase, spent)| (phase, ms(spent))).into());
+        let mut phases: BTreeMap<String, u64> = [("report".to_string(), 1), ("launch".to_string(), 1)].into();
+        report_until_now(&mut phases, began);
+        assert!(phases["launch"] == 1 && phases["report"] > 1, "{phases:?}");
+        let mut none = BTreeMap::new();
+        report_until_now(&mut none, began);
+        assert!(none.is_empty());
     }
 
     #[test]

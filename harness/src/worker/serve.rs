@@ -5,6 +5,7 @@ use super::args::Draws;
 use super::device::Device;
 use super::fault::FaultPast;
 use super::hygiene::Hygiene;
+use super::watch::SeenMemory;
 use super::{canary, execute};
 use crate::case::Case;
 use crate::crumb::CrumbWriter;
@@ -12,11 +13,13 @@ use crate::frame::{Broken, Receiver, send};
 use crate::os::tie::when_closed;
 use crate::outcome::{Outcome, Verdict};
 use crate::proto::{FromWorker, Knobs, PROTOCOL, ToWorker};
+use std::cell::Cell;
 use std::io::Write;
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// Bytes of the stack of a thread that does nothing.
 const SMALL_STACK: usize = 64 << 10;
@@ -70,7 +73,8 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
         ahead.start(scope, &device, crumbs, knobs.compile_threads, knobs.jitter, clients);
         let past = FaultPast { sharers, ..FaultPast::default() };
         let draws = Draws::of_worker(crate::os::memory_limit());
-        let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene, knobs, draws };
+        let memory = Cell::default();
+        let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene, knobs, draws, memory };
         let served = server.serve(&mut receiver);
         if !ahead.close() {
             // Nor may exit handlers run beside what these threads are in.
@@ -95,6 +99,8 @@ struct Server<'a> {
     hygiene: Hygiene,
     knobs: Knobs,
     draws: Draws,
+    /// The device's memory when the last case was over.
+    memory: Cell<Option<SeenMemory>>,
 }
 
 impl Server<'_> {
@@ -102,6 +108,7 @@ impl Server<'_> {
         loop {
             match receiver.next(None) {
                 Ok(ToWorker::Run { case, attempt, repeat, seed, mode, bless, known }) => {
+                    let began = Instant::now();
                     say(receiver, &FromWorker::Begin { case_id: case.id.clone(), attempt })?;
                     // A library may have installed handlers that swallow a crash.
                     crate::os::crash::rearm()?;
@@ -129,6 +136,8 @@ impl Server<'_> {
                         jitter,
                         socket,
                         past,
+                        began,
+                        memory: &self.memory,
                     };
                     let (mut outcome, tainted) = self.run(&case, &cx);
                     self.device.play_times(&case.id, seed, &mut outcome);
@@ -138,6 +147,7 @@ impl Server<'_> {
                     outcome.leaks = leaks;
                     let tainted = tainted || dirty;
                     self.past.add(&case);
+                    execute::report_until_now(&mut outcome.phases, began);
                     let (outcome, code) = (Box::new(outcome), device.code());
                     let unprepared = self.ahead.unprepared();
                     let end = FromWorker::End { case_id: case.id, attempt, outcome, tainted, code, unprepared };

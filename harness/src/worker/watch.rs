@@ -9,11 +9,14 @@ use super::device::Device;
 use super::refusal;
 use crate::outcome::{CudaFault, Outcome, Verdict};
 use engine::runtime::{DeviceMemory, Session};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Growth of the driver's own memory that is no leak: code of kernels, and local
 /// memory, which a context keeps for as many threads as fit the device.
 const DRIVER_SLACK: u64 = 512 << 20;
+
+/// For so long nobody else is taken to have used the device meanwhile.
+const FRESH: Duration = Duration::from_millis(50);
 
 /// The fact that marks a leak of memory that the engine knows nothing of.
 pub(crate) const UNSEEN: &str = "leak";
@@ -26,21 +29,45 @@ pub(super) struct Watch<'a> {
     before: Option<DeviceMemory>,
 }
 
+/// The device's memory at a moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeenMemory {
+    memory: DeviceMemory,
+    at: Instant,
+}
+
+/// What a case left.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LeftBehind {
+    /// No later case may use the worker.
+    pub(super) tainted: bool,
+    /// The device's memory, where that is known.
+    pub(super) memory: Option<SeenMemory>,
+}
+
+impl LeftBehind {
+    const TAINTED: Self = Self { tainted: true, memory: None };
+}
+
 impl<'a> Watch<'a> {
-    pub(super) fn start(device: &'a Device, sharers: u32) -> Self {
+    /// `last` is the memory when the case before was over, which is that of now if that is a moment ago: so the driver is
+    /// asked once a case.
+    pub(super) fn start(device: &'a Device, sharers: u32, last: Option<SeenMemory>) -> Self {
         let session = match device {
             Device::Session { session, .. } => Some(&**session),
             Device::Reference => None,
         };
-        Self { session, shared: sharers > 1, before: session.and_then(|session| session.memory().ok()) }
+        let last = last.filter(|seen| seen.at.elapsed() < FRESH).map(|seen| seen.memory);
+        let before = last.or_else(|| session.and_then(|session| session.memory().ok()));
+        Self { session, shared: sharers > 1, before }
     }
 
     /// Judges what is left. `launched` says whether the case may have left work
-    /// on the device. True if no later case may use the worker.
-    pub(super) fn end(self, outcome: &mut Outcome, launched: bool) -> bool {
-        let Some(session) = self.session else { return false };
+    /// on the device.
+    pub(super) fn end(self, outcome: &mut Outcome, launched: bool) -> LeftBehind {
+        let Some(session) = self.session else { return LeftBehind::default() };
         if outcome.cuda_error.as_ref().is_some_and(|error| error.sticky) {
-            return true;
+            return LeftBehind::TAINTED;
         }
         if launched && let Err(error) = session.probe() {
             let (verdict, name) = refusal::outcome_of(&error);
@@ -48,16 +75,20 @@ impl<'a> Watch<'a> {
             let found = Outcome::of(verdict, name, join(&outcome.detail, &detail));
             (outcome.verdict, outcome.outcome, outcome.detail) = (found.verdict, found.outcome, found.detail);
             outcome.cuda_error = error.cuda.as_ref().map(CudaFault::from);
-            return true;
+            return LeftBehind::TAINTED;
         }
-        let leak = self.before.zip(session.memory().ok()).and_then(|(before, after)| leaked(&before, &after));
+        let memory = session.memory().ok();
+        let leak = self.before.zip(memory).and_then(|(before, after)| leaked(&before, &after));
         let leak = match leak {
             // Memory of others comes and goes: only what stays away is counted.
             Some(Leak::Driver(_)) if self.shared => None,
             Some(Leak::Driver(_)) => self.confirm(session),
             other => other,
         };
-        let Some(leak) = leak else { return false };
+        let Some(leak) = leak else {
+            let at = Instant::now();
+            return LeftBehind { tainted: false, memory: memory.map(|memory| SeenMemory { memory, at }) };
+        };
         if let Leak::Driver(_) = leak {
             // Of the device as a whole: the dispatcher knows whether others use it.
             outcome.facts.insert(UNSEEN.into(), "driver".into());
@@ -68,7 +99,7 @@ impl<'a> Watch<'a> {
         } else {
             outcome.detail = join(&outcome.detail, &leak.text());
         }
-        true
+        LeftBehind::TAINTED
     }
 
     /// The smallest leak of a few looks.

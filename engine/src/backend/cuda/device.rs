@@ -493,6 +493,22 @@ impl DeviceBuffer {
         self.device.copy_run(to, from, bytes as u64, self.stream)
     }
 
+    /// Makes `bytes` bytes from the place `offset` bytes behind the start of the first `part` of them, again and again: each
+    /// copy takes all that is there so far.
+    pub(super) fn repeat(&mut self, offset: usize, part: usize, bytes: usize) -> Result<()> {
+        self.check_range(offset, bytes)?;
+        if part == 0 && bytes > 0 {
+            return Err(Diagnostic::bug(format!("{bytes} bytes are to be made of none")));
+        }
+        let (start, mut done) = (self.address + offset as u64, part);
+        while done < bytes {
+            let count = done.min(bytes - done);
+            self.device.copy_run(start + done as u64, start, count as u64, self.stream)?;
+            done += count;
+        }
+        Ok(())
+    }
+
     /// The device whose memory it is.
     pub fn device(&self) -> &Arc<Device> {
         &self.device

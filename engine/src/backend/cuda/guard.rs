@@ -44,6 +44,14 @@ impl GuardedBuffer {
         this.upload(data)?;
         Ok(this)
     }
+    /// Memory of so many bytes that holds these again and again.
+    pub fn repeating(device: &Arc<Device>, part: &[u8], bytes: usize) -> Result<Self> {
+        let mut this = Self::around(device.alloc(bytes + 2 * ZONE)?, bytes)?;
+        let part = &part[..part.len().min(bytes)];
+        this.upload(part)?;
+        this.buffer.repeat(ZONE, part.len(), bytes)?;
+        Ok(this)
+    }
     fn around(mut buffer: DeviceBuffer, bytes: usize) -> Result<Self> {
         buffer.fill(0, ZONE, ZONE_BYTE)?;
         buffer.fill(ZONE + bytes, ZONE, ZONE_BYTE)?;

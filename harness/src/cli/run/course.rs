@@ -6,6 +6,8 @@
 use crate::outcome::CaseResult;
 use crate::units::show_seconds;
 use serde_json::{Map, Value, json};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Of a shorter run nobody asks.
@@ -20,21 +22,44 @@ pub(super) struct Course {
     last_ns: u64,
     /// With attempts, by slot.
     busy_ns: Vec<u64>,
+    /// Of these, in each phase of cases, by those who say so.
+    phases_ns: BTreeMap<String, u64>,
+    /// In which this thread told and recorded what came of cases. While it does, slots may wait for it.
+    telling_ns: u64,
 }
 
 impl Course {
     /// Cases are handed out to so many slots from now on.
     pub(super) fn begin(started: Instant, slots: usize) -> Self {
-        Self { dispatched_ns: started.elapsed().as_nanos() as u64, first_ns: None, last_ns: 0, busy_ns: vec![0; slots] }
+        let dispatched_ns = started.elapsed().as_nanos() as u64;
+        let (busy_ns, phases_ns) = (vec![0; slots], BTreeMap::new());
+        Self { dispatched_ns, first_ns: None, last_ns: 0, busy_ns, phases_ns, telling_ns: 0 }
     }
 
     /// An attempt is over.
     pub(super) fn add(&mut self, result: &CaseResult) {
         let Some(busy) = result.slot.and_then(|slot| self.busy_ns.get_mut(slot)) else { return };
         *busy += result.dur_ns;
+        for (phase, ns) in &result.outcome.phases {
+            match self.phases_ns.get_mut(phase) {
+                Some(sum) => *sum = sum.saturating_add(*ns),
+                None => drop(self.phases_ns.insert(phase.clone(), *ns)),
+            }
+        }
         let start = self.dispatched_ns + result.start_ns;
         self.first_ns = Some(self.first_ns.map_or(start, |first| first.min(start)));
         self.last_ns = self.last_ns.max(start + result.dur_ns);
+    }
+
+    /// Something was told and recorded.
+    pub(super) fn told(&mut self, taken: Duration) {
+        self.telling_ns += taken.as_nanos() as u64;
+    }
+
+    /// What workers were busy with and no phase has: to hand cases over and results back, and cases that tell no phases.
+    fn between_ns(&self) -> u64 {
+        let sum = |ns: &mut dyn Iterator<Item = &u64>| ns.fold(0u64, |sum, ns| sum.saturating_add(*ns));
+        sum(&mut self.busy_ns.iter()).saturating_sub(sum(&mut self.phases_ns.values()))
     }
 
     /// For the record; nothing where no case ran. `label` names a slot.
@@ -42,7 +67,14 @@ impl Course {
         let first = self.first_ns?;
         let busy: Map<String, Value> =
             (0..).zip(&self.busy_ns).map(|(slot, busy)| (label(slot).to_string(), (*busy).into())).collect();
-        Some(json!({ "first_case_ns": first, "last_case_ns": self.last_ns, "busy_ns": busy }))
+        Some(json!({
+            "first_case_ns": first,
+            "last_case_ns": self.last_ns,
+            "busy_ns": busy,
+            "phases_ns": self.phases_ns,
+            "between_ns": self.between_ns(),
+            "telling_ns": self.telling_ns,
+        }))
     }
 
     /// For people, of a run that was over after `elapsed_ns`.
@@ -55,9 +87,25 @@ impl Course {
             (least, most) => format!("{least} to {most} %"),
         };
         let [before, with, after] = [first, between, elapsed_ns.saturating_sub(self.last_ns)].map(show_seconds);
+        let telling = (100.0 * self.telling_ns as f64 / between as f64).round();
+        let [phases, at] = [self.phases(), format!("{telling} % of the time at records")];
         Some(format!(
-            "{before} until the first case, {with} with cases, workers busy for {busy} of it, {after} after the last"
+            "{before} until the first case, {with} with cases, workers busy for {busy} of it, {after} after the last\n\
+             of the workers' time {phases}; the dispatcher {at}"
         ))
+    }
+
+    /// What workers were busy with, what takes longest first.
+    fn phases(&self) -> String {
+        let between = ("between cases and dispatcher", self.between_ns());
+        let phases = self.phases_ns.iter().map(|(phase, ns)| (phase.as_str(), *ns));
+        let mut all: Vec<(&str, u64)> = phases.chain([between]).collect();
+        all.sort_by_key(|(phase, ns)| (Reverse(*ns), *phase));
+        let whole = self.busy_ns.iter().sum::<u64>().max(1);
+        let shares = all.iter().map(|(phase, ns)| (phase, (100.0 * *ns as f64 / whole as f64).round() as u64));
+        let told: Vec<String> =
+            shares.filter(|(_, share)| *share > 0).map(|(phase, share)| format!("{share} % {phase}")).collect();
+        told.join(", ")
     }
 }
 
@@ -77,15 +125,25 @@ mod tests {
         assert!(course.record(|_| "gpu0").is_none() && course.line(9000 * MS).is_none());
         for (slot, start_ms, dur_ms) in [(Some(1), 100, 4000), (Some(0), 200, 3000), (None, 0, 9000)] {
             let job = Job::new(Arc::new(Case::default()), 0);
-            let result = job.result(Outcome::of(Verdict::Pass, "pass", ""));
+            let mut result = job.result(Outcome::of(Verdict::Pass, "pass", ""));
+            result.outcome.phases =
+                [("launch", 1500 * MS), ("upload", 20 * MS)].map(|(name, ns)| (name.into(), ns)).into();
             course.add(&CaseResult { slot, start_ns: start_ms * MS, dur_ns: dur_ms * MS, ..result });
         }
-        let wanted =
-            "0.60 s until the first case, 4.00 s with cases, workers busy for 75 to 100 % of it, 0.40 s after the last";
+        course.told(Duration::from_millis(90));
+        course.told(Duration::from_millis(30));
+        let wanted = "0.60 s until the first case, 4.00 s with cases, workers busy for 75 to 100 % of it, 0.40 s after the \
+                      last\nof the workers' time 57 % between cases and dispatcher, 43 % launch, 1 % upload; the dispatcher \
+                      3 % of the time at records";
         assert_eq!(course.line(5000 * MS).as_deref(), Some(wanted));
         assert_eq!(course.line(4999 * MS), None);
         let record = course.record(|slot| ["gpu0", "gpu1"][slot]).expect("cases ran");
         let busy = json!({ "gpu0": 3000 * MS, "gpu1": 4000 * MS });
-        assert_eq!(record, json!({ "first_case_ns": 600 * MS, "last_case_ns": 4600 * MS, "busy_ns": busy }));
+        let phases = json!({ "launch": 3000 * MS, "upload": 40 * MS });
+        let wanted = json!({
+            "first_case_ns": 600 * MS, "last_case_ns": 4600 * MS, "busy_ns": busy, "phases_ns": phases,
+            "between_ns": 3960 * MS, "telling_ns": 120 * MS,
+        });
+        assert_eq!(record, wanted);
     }
 }

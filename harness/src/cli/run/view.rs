@@ -14,6 +14,7 @@ use crate::select::quarantine::Quarantine;
 use crate::verified::PassedOutputs;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// Turns events into records, progress and counts.
 pub(super) struct RunView<'a> {
@@ -93,6 +94,12 @@ impl<'a> RunView<'a> {
     }
 
     pub(super) fn event(&mut self, event: Event) {
+        let begun = Instant::now();
+        self.take(event);
+        self.course.told(begun.elapsed());
+    }
+
+    fn take(&mut self, event: Event) {
         let told = self.plan.tell(&event);
         match event {
             Event::Tick => self.progress.tick(),

@@ -647,6 +647,20 @@ fn rows_are_copied_and_nothing_else() {
     }
 }
 
+#[test]
+#[ignore = "needs a GPU"]
+fn a_part_is_repeated_between_the_zones() {
+    let (device, _) = gpu();
+    for (part, len) in [(1, 4099), (7, 7), (7, 6), (1_048_573, 5_000_001), (2 * 1_048_573, 9 * 1_048_573 + 3)] {
+        let given: Vec<u8> = (0..part).map(|i| (i % 251) as u8).collect();
+        let buffer = GuardedBuffer::repeating(&device, &given, len).unwrap();
+        let wanted: Vec<u8> = given.iter().copied().cycle().take(len).collect();
+        assert!(buffer.bytes_from(0, len).unwrap() == wanted, "{part} of {len}");
+        check_zones(&[("repeated", &buffer)]).unwrap();
+    }
+    assert!(GuardedBuffer::repeating(&device, &[], 3).is_err() && GuardedBuffer::repeating(&device, &[], 0).is_ok());
+}
+
 /// Copies through pinned memory, by several threads at once, on several streams, and after a difference was found.
 #[test]
 #[ignore = "needs a GPU"]

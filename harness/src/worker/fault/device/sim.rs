@@ -441,7 +441,7 @@ mod tests {
                 let facts = FaultFacts { repeat, ..FaultFacts::default() };
                 let (socket, tainted) = (&socket, Cell::new(false));
                 let scene = Scene { crumbs: &crumbs, socket, device: &device, facts, tainted };
-                let watch = Watch::start(&device, 1);
+                let watch = Watch::start(&device, 1, None);
                 let mut outcome = (class.commit)(&scene, "");
                 watch.end(&mut outcome, true);
                 assert_eq!(outcome.outcome, class.expected, "{}: {}", class.name, outcome.detail);
