@@ -15,6 +15,7 @@
 //! * A row that is needed again after its reduction fits a block, and lies along memory in large results if it does where it
 //!   is read. A maximum and a sum of exponentials below it are one
 //!   reduction, if no other of the operations needs what lies between them.
+//! * What is reduced has all dimensions, or all tensors are small: it would be reduced again for each element of the others.
 //! * What is looked up is in memory: none of the operations computes it. Each lookup reads it as a tensor of its own, whose
 //!   axis that is looked up is no dimension.
 //!
@@ -40,9 +41,14 @@ pub(super) enum Conflict {
     Space,
     /// A row is too long to be held.
     Row,
+    /// What is reduced lacks dimensions that large tensors have.
+    Repeated,
     /// A tensor is computed that is looked up.
     Table,
 }
+
+/// Bytes of a tensor that take longer than a kernel of its own for what is reduced once.
+const LARGE: i64 = 16 << 20;
 
 /// Whether operations, in order of definition, can be one kernel.
 pub(super) fn check(facts: &OpFacts<'_>, ops: &[OpId]) -> Result<(), Conflict> {
@@ -214,6 +220,9 @@ impl<'a> Dimensions<'a> {
             }
             _ => return Err(Conflict::Reductions),
         };
+        if !of(rows).any(|id| self.is_of_all(classes, id)) && self.is_large() {
+            return Err(Conflict::Repeated);
+        }
         let is_long = of(rows).any(|id| self.facts.long_rows[id]);
         let after = self.after(&of(rows).collect());
         let held = self.varies(classes, &after, &sets[rows]);
@@ -237,6 +246,18 @@ impl<'a> Dimensions<'a> {
                 && fusion.is_result_of(*tensor, self.ops)
                 && has_rows()
         })
+    }
+
+    /// Whether what is reduced has all dimensions.
+    fn is_of_all(&self, classes: &DisjointSets, reduction: OpId) -> bool {
+        let Some(input) = self.facts.fusion.tensor_inputs(reduction).next() else { return true };
+        let own = |node: &usize| self.owner[*node].0 == input && self.is_moving(*node);
+        let own: BTreeSet<usize> = (0..self.owner.len()).filter(own).map(|node| classes.root(node)).collect();
+        self.moving(classes).all(|dimension| own.contains(&dimension))
+    }
+
+    fn is_large(&self) -> bool {
+        self.first.keys().any(|(tensor, _)| self.facts.bytes[*tensor] >= LARGE)
     }
 
     /// Dimensions along which some tensor has elements.
