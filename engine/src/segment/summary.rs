@@ -15,7 +15,8 @@
 //! * A row that is needed again after its reduction fits a block, and lies along memory in large results if it does where it
 //!   is read. A maximum and a sum of exponentials below it are one
 //!   reduction, if no other of the operations needs what lies between them.
-//! * What is reduced has all dimensions, or all tensors are small: it would be reduced again for each element of the others.
+//! * Where tensors are large, what is reduced has all dimensions, or short rows besides: long ones would be reduced again for
+//!   each element along the others.
 //! * What is looked up is in memory: none of the operations computes it. Each lookup reads it as a tensor of its own, whose
 //!   axis that is looked up is no dimension.
 //!
@@ -27,6 +28,7 @@ use crate::axes::axis_pairs;
 use crate::compile::MaxAndSum;
 use crate::fusion::ops::Lookup;
 use crate::fusion::{AxisKind, OpId, OpKind, Operand, TensorId};
+use crate::schedule::heuristic::may_reduce_again;
 use crate::util::DisjointSets;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,9 +48,6 @@ pub(super) enum Conflict {
     /// A tensor is computed that is looked up.
     Table,
 }
-
-/// Bytes of a tensor that take longer than a kernel of its own for what is reduced once.
-const LARGE: i64 = 16 << 20;
 
 /// Whether operations, in order of definition, can be one kernel.
 pub(super) fn check(facts: &OpFacts<'_>, ops: &[OpId]) -> Result<(), Conflict> {
@@ -220,7 +219,7 @@ impl<'a> Dimensions<'a> {
             }
             _ => return Err(Conflict::Reductions),
         };
-        if !of(rows).any(|id| self.is_of_all(classes, id)) && self.is_large() {
+        if self.repeats(classes, &of(rows).collect::<Vec<_>>()) {
             return Err(Conflict::Repeated);
         }
         let is_long = of(rows).any(|id| self.facts.long_rows[id]);
@@ -256,8 +255,20 @@ impl<'a> Dimensions<'a> {
         self.moving(classes).all(|dimension| own.contains(&dimension))
     }
 
-    fn is_large(&self) -> bool {
-        self.first.keys().any(|(tensor, _)| self.facts.bytes[*tensor] >= LARGE)
+    /// Whether rows are reduced again and again, since they lack dimensions, where that costs more than a kernel.
+    fn repeats(&self, classes: &DisjointSets, reductions: &[OpId]) -> bool {
+        let lacking: Vec<OpId> = reductions.iter().copied().filter(|id| !self.is_of_all(classes, *id)).collect();
+        let bytes = self.first.keys().map(|(tensor, _)| self.facts.bytes[*tensor]).max().unwrap_or(0);
+        let beside_others = lacking.len() < reductions.len();
+        lacking.iter().any(|id| !may_reduce_again(self.row(*id), bytes, beside_others))
+    }
+
+    /// Elements of a row that is reduced.
+    fn row(&self, reduction: OpId) -> i64 {
+        let fusion = self.facts.fusion;
+        let elements = |tensor: TensorId| self.facts.bytes[tensor] / fusion.tensors[tensor].dtype.bytes().max(1) as i64;
+        let made = elements(fusion.ops[reduction].output()).max(1);
+        fusion.tensor_inputs(reduction).map(|input| elements(input) / made).max().unwrap_or(1)
     }
 
     /// Dimensions along which some tensor has elements.

@@ -7,7 +7,7 @@ use super::structure::{Mixed, whole_of};
 use super::summary::Summary;
 use crate::axes::AxisRef;
 use crate::diag::{Diagnostic, Result, code};
-use crate::schedule::{AxisId, Compute, ScheduledFusion, Xform};
+use crate::schedule::{AxisId, Compute, ScheduledFusion, TvId, Xform};
 
 /// Whether no axis is made of another by the program itself, as those of pads and joined tensors: most patterns know of none such.
 pub(super) fn check_plain(scheduled: &ScheduledFusion) -> Result<(), Refusal> {
@@ -60,7 +60,48 @@ pub(super) fn check(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Resul
         .note("one kernel reduces over one set of dimensions; split the fusion"));
     }
     check_parts(scheduled, problem.summary)?;
-    check_space(scheduled, problem.summary, problem.sizes)
+    check_space(scheduled, problem.summary, problem.sizes)?;
+    check_repeated(problem, scheduled)
+}
+
+/// Bytes of tensors that take longer than a kernel of its own for what is reduced once, and elements of a row that is
+/// reduced again at no cost.
+const LARGE: i64 = 16 << 20;
+const SHORT_ROW: i64 = 64;
+
+/// Whether a kernel may reduce rows of so many elements again for each index of dimensions that they lack, where the largest
+/// tensor has so many bytes, and others that lack none are reduced beside them or not.
+pub fn may_reduce_again(row: i64, largest: i64, beside_others: bool) -> bool {
+    largest < LARGE || beside_others && row <= SHORT_ROW
+}
+
+/// The reductions that lack a dimension of the loops: each index of it reduces again.
+pub(super) fn repeated(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Vec<TvId> {
+    let structure = problem.summary.structure;
+    let is_kept = |root: &&AxisId| !structure.reduced.contains(root) && problem.sizes.extent(scheduled, **root) > 1;
+    let kept: Vec<AxisId> = structure.roots.iter().filter(is_kept).copied().collect();
+    let lacks = |tv: &TvId| kept.iter().any(|root| !scheduled.tensors[*tv].has_root(*root));
+    scheduled.tensors.ids().filter(|tv| scheduled.is_reduction(*tv)).filter(lacks).collect()
+}
+
+/// Bytes of the largest tensor.
+fn largest(summary: &Summary<'_>) -> i64 {
+    summary.globals.iter().map(|tensor| tensor.elements.saturating_mul(tensor.bytes)).max().unwrap_or(0)
+}
+
+/// Where tensors are large, long rows are not reduced again and again, and neither are any if nothing else is reduced.
+fn check_repeated(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<()> {
+    let repeated = repeated(problem, scheduled);
+    let Some(first) = repeated.first() else { return Ok(()) };
+    let all = scheduled.tensors.ids().filter(|tv| scheduled.is_reduction(*tv)).count();
+    let reduced = problem.summary.structure.reduced.iter().map(|root| problem.sizes.extent(scheduled, *root));
+    if may_reduce_again(reduced.fold(1, i64::saturating_mul), largest(problem.summary), repeated.len() < all) {
+        return Ok(());
+    }
+    let name = &scheduled.fusion.tensors[scheduled.tensors[*first].source].name;
+    let message = format!("%{name} would be reduced again for each index of dimensions that it lacks");
+    Err(Diagnostic::unsupported(code::NEEDS_SEGMENTS, message)
+        .note("large tensors have these dimensions, and a kernel of its own takes less; split the fusion"))
 }
 
 /// Whether loops over whole axes lead to all parts of them, by numbers that are indices.

@@ -32,6 +32,9 @@ pub(super) const HEURISTIC: Heuristic = Heuristic {
     accepts: |problem, scheduled| {
         coverage::check_direct(scheduled)?;
         let shape = shape_of(problem, scheduled)?;
+        if !coverage::repeated(problem, scheduled).is_empty() {
+            return Err(Refusal::Pattern("teams of blocks would reduce the same rows".to_string()));
+        }
         match choose(problem, &shape) {
             Some(_) => Ok(()),
             None => Err(Refusal::Pattern("the blocks that run at once do not hold a row together".to_string())),

@@ -48,7 +48,7 @@ mod tuning;
 
 pub use choose::{Decision, Planned, decide, schedule};
 pub use column_ways::may_add_columns;
-pub use coverage::check_tables;
+pub use coverage::{check_tables, may_reduce_again};
 pub use grid_persistent::{longest_shared_row, may_share_columns};
 pub use norm_inner::longest_row;
 pub use short_columns::may_hold_columns;
