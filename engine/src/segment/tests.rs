@@ -181,6 +181,21 @@ fn rows_that_are_read_along_memory_are_not_written_across_it() {
 }
 
 #[test]
+fn long_rows_are_not_reduced_again_for_each_row_of_large_tensors() {
+    let pooled = "fusion @f(%q: f32[?, ?], %x: f32[?, ?, ?]) {\n  %m = mean %q axes(1) keepdim\n  %w = div %q, %m\n  \
+                  %0 = broadcast %w flags(false, false, true)\n  %1 = mul %0, %x\n  %y = sum %1 axes(1)\n  return %y\n}";
+    check_cut(pooled, &[&[4, 1000], &[4, 1000, 9]], &["inner_persistent: y"]);
+    check_cut(pooled, &[&[64, 1000], &[64, 1000, 512]], &["reduction: m", "reduction: y"]);
+    // Short ones are a thread's own.
+    check_cut(pooled, &[&[9000, 8], &[9000, 8, 512]], &["short_columns: y"]);
+    // Nothing else is reduced.
+    let scaled = "fusion @f(%g: f32[?], %x: f32[?, ?]) {\n  %s = sum %g axes(0) keepdim\n  %n = div %g, %s\n  \
+                  %0 = broadcast %n flags(true, false)\n  %y = mul %0, %x\n  return %y\n}";
+    check_cut(scaled, &[&[48], &[100, 48]], &["inner_persistent: y"]);
+    check_cut(scaled, &[&[48], &[100_000, 48]], &["inner_persistent: n", "pointwise: y"]);
+}
+
+#[test]
 fn exponentials_that_are_reduced_otherwise_too_are_held() {
     check_cut(
         "fusion @f(%x: f32[?, ?], %g: f32[?, ?]) {
