@@ -279,6 +279,11 @@ impl<'a> Rewriter<'a> {
         self.builder.set_name(Operand::Tensor(new), &self.old.tensors[old].name)
     }
 
+    /// Whether a new tensor is a result of an old operation already.
+    pub(crate) fn stands_for_one(&self, new: TensorId) -> bool {
+        !self.builder.tensors[new].name.is_empty()
+    }
+
     /// Says which new tensors stand for the results of an old operation.
     pub(crate) fn replace(&mut self, op: &Op, results: &[TensorId]) -> Result<()> {
         if results.len() != op.outputs.len() {

@@ -3,7 +3,7 @@
 use super::whole::Whole;
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::{self, Args, OpArg};
-use crate::fusion::{AxisKind, FusionBuilder, Rewriter, Src, TensorId};
+use crate::fusion::{AxisKind, FusionBuilder, Rewriter, ScalarId, Src, TensorId};
 
 pub(super) use crate::fusion::made_tensor as tensor;
 
@@ -73,5 +73,37 @@ pub(super) fn slice(r: &mut Rewriter<'_>, whole: &Whole<'_>, x: TensorId, ranges
         let args = args.value("x", new).with("starts", OpArg::Values(starts)).with("ends", OpArg::Values(ends));
         // They lie in the axes.
         args.with("manual_normalization", OpArg::Bool(true))
+    })
+}
+
+/// Whether a pad of `x` has the axes of `result`: those that are widened or cut are decided by their number of elements.
+pub(super) fn pads_to(whole: &Whole<'_>, result: TensorId, x: TensorId, widths: &[(i64, i64)]) -> bool {
+    widths.iter().enumerate().all(|(axis, &(before, after))| {
+        let size = whole.sizes(x)[axis] + before + after;
+        let kind = match size {
+            _ if (before, after) == (0, 0) => whole.kind(x, axis),
+            1 => AxisKind::Broadcast,
+            _ => AxisKind::Iteration,
+        };
+        whole.sizes(result)[axis] == size && kind == whole.kind(result, axis)
+    })
+}
+
+/// An old tensor with so much before and after each axis, of a value that is given in its class.
+pub(super) fn pad(
+    r: &mut Rewriter<'_>,
+    x: TensorId,
+    widths: &[(i64, i64)],
+    fill: Option<ScalarId>,
+) -> Result<TensorId> {
+    let new = r.tensor(x)?;
+    let widths: Vec<Src> = widths.iter().rev().flat_map(|width| [width.0.into(), width.1.into()]).collect();
+    let fill = fill.map(|fill| r.scalar(fill));
+    call(&mut r.builder, "pad", |args| {
+        let args = args.value("x", new).with("widths", OpArg::Values(widths));
+        match fill {
+            Some(fill) => args.value("value", fill),
+            None => args,
+        }
     })
 }

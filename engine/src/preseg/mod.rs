@@ -7,7 +7,7 @@
 //! * `table` lists the passes and runs them; `seen` is what they see of sizes, `whole` what
 //!   their rules may ask, and makes the fusion again where rules found something; `make` is
 //!   what several make.
-//! * `finest` cuts axes for `regroup`.
+//! * `finest` cuts axes for `regroup`, `windows` makes parts of what is computed for `slices`.
 //! * The others are passes, a file each, in the order of the table.
 //!
 //! Dead code is no pass: every rewrite ends in the canonical form of a fusion, in which each
@@ -52,6 +52,7 @@ mod thin;
 mod tops;
 mod twins;
 mod whole;
+mod windows;
 
 pub use seen::SeenSizes;
 pub use table::{PASSES, Pass, Presegmented, run};

@@ -2,6 +2,9 @@
 //! axes of both sides ([`Finest`]), in which the elements are the same, so that such a reshape comes to nothing.
 //! As it stands it is a view of memory: what it reads would be stored for it, and read again.
 //!
+//! Parts that are taken behind a reshape count as read by kernels where what lies before it is computed of inputs: the parts
+//! are of these then (`windows`).
+//!
 //! What is in memory is seen in the finer axes, and so is what is returned, or read by others, in its own: a tensor
 //! whose elements lie in order may be seen in any axes.
 //!
@@ -13,6 +16,7 @@ use super::finest::{Finest, is_refinable, tensor_of};
 use super::lookups::is_stored;
 use super::make::{broadcast, call as make, extents, reshape, squeeze, tensor};
 use super::whole::{Changes, Whole, call, of_one, operand};
+use super::windows::is_of_inputs;
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::{Form, OpArg};
 use crate::fusion::{Fusion, Op, OpKind, Operand, Rewriter, Src, TensorId};
@@ -28,8 +32,12 @@ pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
         return Changes::new();
     }
     let (mut finest, mut gone) = (Finest::new(whole), BTreeMap::new());
-    for (op, from) in candidates {
+    for (op, from, is_direct) in candidates {
         let to = op.output();
+        // Parts are shown of what is in memory: of inputs, if what lies before is computed of the same parts of these.
+        if !is_direct && !is_of_inputs(whole, from) {
+            continue;
+        }
         let is_usable = |tensor: TensorId| whole.regroups(tensor) && whole.declares(tensor) && !whole.is_empty(tensor);
         if is_usable(from) && is_usable(to) && finest.accept(from, to) {
             gone.insert(to, from);
@@ -54,8 +62,8 @@ pub(super) fn may_find(fusion: &Fusion) -> bool {
 }
 
 /// The reshapes that read what kernels compute, through other reshapes too, and behind which kernels compute, with what
-/// they read.
-fn in_the_way(fusion: &Fusion) -> Vec<(&Op, TensorId)> {
+/// they read, and whether kernels read all of what they make.
+fn in_the_way(fusion: &Fusion) -> Vec<(&Op, TensorId, bool)> {
     if !fusion.ops.values().any(|op| call(op, Form::Reshape).is_some()) {
         return Vec::new();
     }
@@ -63,9 +71,10 @@ fn in_the_way(fusion: &Fusion) -> Vec<(&Op, TensorId)> {
     let behind = Behind::of(fusion);
     for op in fusion.ops.values() {
         sources.see(op);
-        if call(op, Form::Reshape).is_some() && behind.is_direct[op.output()] {
-            let from = sources.root[op.output()].filter(|from| sources.is_computed[*from]);
-            found.extend(from.map(|from| (op, from)));
+        let (output, is_reshape) = (op.output(), call(op, Form::Reshape).is_some());
+        if is_reshape && (behind.is_direct[output] || behind.is_shown[output]) {
+            let from = sources.root[output].filter(|from| sources.is_computed[*from]);
+            found.extend(from.map(|from| (op, from, behind.is_direct[output])));
         }
     }
     found
@@ -105,6 +114,8 @@ struct Behind {
     is_direct: SecondaryMap<TensorId, bool>,
     /// Or when they were regrouped.
     is_computed: SecondaryMap<TensorId, bool>,
+    /// When axes were moved, and part of them was taken.
+    is_shown: SecondaryMap<TensorId, bool>,
 }
 
 impl Behind {
@@ -116,9 +127,12 @@ impl Behind {
             let is_reshape = call(op, Form::Reshape).is_some();
             let direct = if moves { this.is_computed[output] } else { !is_stored(op) && op.kind.lookup().is_none() };
             let computed = direct || is_reshape && this.is_computed[output];
+            let shows = call(op, Form::Select).or(call(op, Form::Slice)).is_some();
+            let shown = shows && this.is_computed[output] || moves && this.is_shown[output];
             for tensor in op.inputs.iter().filter_map(tensor_of) {
                 this.is_direct[tensor] |= direct;
                 this.is_computed[tensor] |= computed;
+                this.is_shown[tensor] |= shown;
             }
         }
         this

@@ -46,7 +46,7 @@ macro_rules! passes {
 passes! {
     empty: "What has no element, or is made of none, is filled.";
     products: "A product that sums one term is a multiplication.";
-    slices: "Slices and pads that do nothing or undo each other go; what only slices read is computed of slices.";
+    slices: "Slices and pads that do nothing or undo each other go; what is read in part is computed of parts.";
     cats: "What is joined as it was cut is the tensor; nothing is joined to nothing.";
     stacks: "What is computed of a row and of its parts in another order is computed part by part.";
     repeats: "What is repeated is read again.";
@@ -60,7 +60,7 @@ passes! {
     casts: "Conversions through a wider type go.";
     scans: "A scan between conversions is one of what is converted.";
     twins: "What costs something is computed once.";
-    counts: "What is made of no tensor is made for each dimension along which it lies.";
+    counts: "What is made of no tensor or of vectors is made for each dimension along which it lies.";
     pitches: "Products whose rows start at odd places are parts of wider ones, where copies cost less than that saves.";
 }
 

@@ -284,6 +284,86 @@ fn slices_of_what_is_computed_of_inputs_are_computed_of_slices() {
 }
 
 #[test]
+fn slices_of_pads_are_pads() {
+    let inputs = "%x: f32[?, ?]";
+    check(
+        &["slices"],
+        inputs,
+        &[&[3, 4]],
+        "%a = pad %x widths(0, 0, 1, 0) value(2.0)\n%b = slice %a starts(0, 0) ends(3, 4)\n\
+         %c = slice %a starts(1, 1) ends(4, 3)\n%d = exp %b\n%e = exp %c\nreturn %d, %e",
+        "%s0 = cast 2.0 f32\n%b = pad %x widths(0, 0, 1, -1) value(%s0)\n%s1 = size %x axis(0)\n\
+         %c = slice %x starts(0, 1) ends(%s1, 3) manual_normalization\n%d = exp %b\n%e = exp %c\nreturn %d, %e",
+    );
+    // What is returned or read by others is stored, and slices are views of it; others have nothing of what is padded.
+    let stored = [
+        "%a = pad %x widths(1, 0, 0, 0)\n%b = slice %a starts(0, 0) ends(3, 4)\n%c = exp %b\nreturn %a, %c",
+        "%a = pad %x widths(1, 0, 0, 0)\n%b = slice %a starts(0, 0) ends(3, 4)\n%c = exp %b\n\
+         %d = cumsum %a dim(1)\nreturn %c, %d",
+        "%a = pad %x widths(2, 0, 0, 0)\n%b = slice %a starts(0, 0) ends(3, 2)\n%c = exp %b\nreturn %c",
+    ];
+    for same in stored {
+        let fusion = text::parse_one(&whole(inputs, same)).expect("it reads");
+        let (fired, _) =
+            presegment(&only(&["slices"]), &fusion, &arguments(&fusion, &[&[3, 4]])).expect("no pass fails");
+        assert!(fired.is_empty(), "{same}");
+    }
+}
+
+#[test]
+fn what_is_computed_is_padded_before() {
+    let check = |inputs: &str, before: &str, after: &str| check(&["slices"], inputs, &[&[3, 4]], before, after);
+    check(
+        "%x: bf16[?, ?]",
+        "%a = cast %x f32\n%b = pad %a widths(0, 0, 1, -1)\n%c = sub %b, %a\nreturn %c",
+        "%a = cast %x f32\n%0 = pad %x widths(0, 0, 1, -1)\n%b = cast %0 f32\n%c = sub %b, %a\nreturn %c",
+    );
+    check(
+        "%x: f32[?, ?]",
+        "%a = relu %x\n%b = pad %a widths(1, -1, 0, 0)\n%c = pad %a widths(-1, 1, 0, 0)\n%d = sub %b, %c\nreturn %d",
+        "%0 = pad %x widths(1, -1, 0, 0)\n%b = relu %0\n%1 = pad %x widths(-1, 1, 0, 0)\n%c = relu %1\n\
+         %d = sub %b, %c\nreturn %d",
+    );
+    for (inputs, same) in [
+        // A pad alone is computed with what it pads.
+        ("%x: bf16[?, ?]", "%a = cast %x f32\n%b = pad %a widths(0, 0, 1, -1)\nreturn %b"),
+        // 0.1 is no number of 16 bits, and exp(0) is not 0.
+        ("%x: bf16[?, ?]", "%a = cast %x f32\n%b = pad %a widths(1, -1, 0, 0) value(0.1)\n%c = sub %b, %a\nreturn %c"),
+        ("%x: f32[?, ?]", "%a = exp %x\n%b = pad %a widths(1, -1, 0, 0)\n%c = sub %b, %a\nreturn %c"),
+        // What is returned or scanned is stored.
+        ("%x: f32[?, ?]", "%a = relu %x\n%b = pad %a widths(1, -1, 0, 0)\n%c = sub %b, %a\nreturn %a, %c"),
+        (
+            "%x: f32[?, ?]",
+            "%a = relu %x\n%b = pad %a widths(1, -1, 0, 0)\n%c = cumsum %a dim(1)\n%d = sub %b, %c\nreturn %d",
+        ),
+    ] {
+        let fusion = text::parse_one(&whole(inputs, same)).expect("it reads");
+        let (fired, _) =
+            presegment(&only(&["slices"]), &fusion, &arguments(&fusion, &[&[3, 4]])).expect("no pass fails");
+        assert!(fired.is_empty(), "{same}");
+    }
+}
+
+#[test]
+fn what_is_computed_of_positions_is_computed_of_those() {
+    let check = |before: &str, after: &str| {
+        check(&["slices"], "%x: f32[?, ?], %y: f32[1, ?], %z: f32[?]", &[&[3, 4], &[1, 4], &[3]], before, after);
+    };
+    // A row that is the same for all is one for each.
+    check(
+        "%a = add %x, %y\n%b = select %a, 0 dim(0)\n%c = select %a, 2 dim(0)\n%d = mul %b, %c\nreturn %d",
+        "%0 = select %x, 0 dim(0)\n%1 = squeeze %y flags(true, false)\n%b = add %0, %1\n\
+         %2 = select %x, 2 dim(0)\n%c = add %2, %1\n%d = mul %b, %c\nreturn %d",
+    );
+    // Through axes that are inserted and permuted.
+    check(
+        "%a = permute %x dims(1, 0)\n%b = broadcast %z flags(true, false)\n%c = add %a, %b\n\
+         %d = select %c, 1 dim(0)\nreturn %d",
+        "%0 = select %x, 1 dim(1)\n%d = add %0, %z\nreturn %d",
+    );
+}
+
+#[test]
 fn slices_of_what_is_joined_are_slices_of_an_operand() {
     check(
         &["slices"],
@@ -374,6 +454,30 @@ fn positions_along_two_dimensions_are_made_for_each() {
     let kept = "%r = iota 4\n%a = broadcast %r flags(false, true)\n%b = broadcast %r flags(false, true)\n\
                 %k = le %b, %a\n%y = where %k, %x, 0.0\nreturn %y";
     check(kept, kept);
+}
+
+#[test]
+fn vectors_along_two_dimensions_are_computed_for_each() {
+    let signature = "%x: f32[?, ?], %v: f32[?], %w: f32[?]";
+    let sizes: [&[i64]; 3] = [&[4, 4], &[4], &[4]];
+    let check = |before: &str, after: &str| check(&["counts"], signature, &sizes, before, after);
+    check(
+        "%e = exp %v\n%f = mul %e, %w\n%a = broadcast %f flags(false, true)\n%b = broadcast %f flags(true, false)\n\
+         %k = mul %a, %b\n%y = mul %k, %x\nreturn %y",
+        "%e = exp %v\n%f = mul %e, %w\n%a = broadcast %f flags(false, true)\n%0 = broadcast %v flags(true, false)\n\
+         %1 = broadcast %w flags(true, false)\n%2 = exp %0\n%b = mul %2, %1\n%k = mul %a, %b\n%y = mul %k, %x\n\
+         return %y",
+    );
+    // Inputs are read along each, sums are in memory, and tensors of two dimensions are more than a kernel.
+    for kept in [
+        "%a = broadcast %v flags(false, true)\n%b = broadcast %v flags(true, false)\n%k = mul %a, %b\nreturn %k",
+        "%s = sum %x axes(1)\n%e = exp %s\n%a = broadcast %e flags(false, true)\n\
+         %b = broadcast %e flags(true, false)\n%k = mul %a, %b\nreturn %k",
+        "%e = exp %x\n%a = broadcast %e flags(false, true, false)\n%b = broadcast %e flags(true, false, false)\n\
+         %k = mul %a, %b\nreturn %k",
+    ] {
+        check(kept, kept);
+    }
 }
 
 #[test]
@@ -725,8 +829,9 @@ fn both_sides_of_a_reshape_may_be_cut() {
     let same = "%a = relu %x\n%b = reshape [8, 3] %a\n%c = neg %b\nreturn %c";
     check_regrouped(&[6, 4], same, same);
     // Both sides meet the same element of one axis, which is as long as either.
-    let same = "%a = max %x axes(0)\n%b = reshape [3, 3] %a\n%c = neg %b\n%d = min %a axes(0) keepdim\n\
-                %e = broadcast %d flags(true, false)\n%f = add %c, %e\n%g = add %a, %d\nreturn %f, %g";
+    let same = "%a = max %x axes(0)\n%b = reshape [3, 3] %a\n%c = neg %b\n%0 = min %a axes(0)\n\
+                %d = broadcast %0 flags(true)\n%e = broadcast %d flags(true, false)\n%f = add %c, %e\n%g = add %a, %d\n\
+                return %f, %g";
     check_regrouped(&[2, 9], same, same);
 }
 
@@ -763,6 +868,24 @@ fn reshapes_in_whose_way_something_is_stay() {
     check(&[2, 6], "%a = exp %x\n%b = reshape [2, 3, 2] %a\n%c = neg %b\nupdate %x = %a\nreturn %c");
     // Nothing is in the axes.
     check(&[0, 6], "%a = neg %x\n%b = reshape [0, 3, 2] %a\n%c = neg %b\nreturn %c");
+}
+
+#[test]
+fn parts_behind_a_reshape_are_computed_of_parts() {
+    check(
+        &["slices", "regroup"],
+        "%x: f32[?, ?], %b: f32[?]",
+        &[&[2, 6], &[6]],
+        "%0 = broadcast %b flags(true, false)\n%a = add %x, %0\n%r = reshape [2, 3, 2] %a\n\
+         %g = select %r, 0 dim(2)\n%u = select %r, 1 dim(2)\n%y = mul %g, %u\nreturn %y",
+        "%1 = reshape [3, 2] %b\n%s0 = size %x axis(0)\n%2 = reshape [%s0, 3, 2] %x\n%3 = select %2, 0 dim(2)\n\
+         %4 = select %1, 0 dim(1)\n%5 = broadcast %4 flags(true, false)\n%g = add %3, %5\n\
+         %6 = select %2, 1 dim(2)\n%7 = select %1, 1 dim(1)\n%8 = broadcast %7 flags(true, false)\n\
+         %u = add %6, %8\n%y = mul %g, %u\nreturn %y",
+    );
+    // What is summed is stored.
+    let same = "%a = sum %x axes(0)\n%r = reshape [3, 2] %a\n%g = select %r, 0 dim(1)\n%y = neg %g\nreturn %y";
+    check(&["regroup"], "%x: f32[?, ?]", &[&[2, 6]], same, same);
 }
 
 #[test]

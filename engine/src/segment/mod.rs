@@ -10,7 +10,7 @@
 //!   of the definition, that with decided axes, parts of it as fusions of their own;
 //! * `moments` has means and variances of rows that nobody holds computed in one go;
 //! * `facts` is what is known of each operation, `summary` says whether some
-//!   operations can be one kernel, `search` finds the groups;
+//!   operations can be one kernel, `search` finds the groups, placing operations in each `order`;
 //! * `cut` makes fusions of them and compiles each before it counts on it. A
 //!   group that is refused after all is cut in two;
 //! * `aliases` says which results are views of arguments or of other results, if these may;
@@ -36,6 +36,7 @@ mod cut;
 mod derived;
 mod facts;
 mod moments;
+mod order;
 mod search;
 mod summary;
 #[cfg(test)]

@@ -6,12 +6,19 @@
 //! the largest first. Each join saves a tensor's way through memory. Groups stay
 //! *convex*: no way leads out of a group and back into it.
 //!
-//! Last, what a few elementwise operations make of tensors that are in memory anyway
+//! Which groups that gives depends on the order in which operations are placed, so several are tried
+//! ([`order`](super::order)): that of definition, and those that only follow from what is computed. Of
+//! groups that move the fewest bytes those of the first order are taken.
+//!
+//! Then, what a few elementwise operations make of tensors that are in memory anyway
 //! is computed again by a group that reads it, where that reads little more: so a
 //! cast is not stored wide, and an exponential is not stored to be divided. The same where a group
-//! that is refused is cut in two after all: of what it would store for that alone.
+//! that is refused is cut in two after all: of what it would store for that alone. Then groups are joined
+//! once more, of which some may be one kernel now that they repeat what others made of the same tensors.
 
+use super::across::LARGE;
 use super::facts::OpFacts;
+use super::order::Order;
 use super::summary::check;
 use crate::fusion::{OpId, OpKind, TensorId};
 use crate::schedule::widens;
@@ -20,6 +27,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Groups that read one tensor and cannot be joined, with which others are tried.
 const MOST_HOMES: usize = 4;
+/// Operations of the largest fusions that are placed in several orders: each takes about as long as the first.
+const MOST_PLACED_AGAIN: usize = 512;
 /// Operations that are done again instead of storing their result.
 const MOST_REPEATED: usize = 8;
 /// And by one group in all: what each of many layers repeats, the next one would repeat with it.
@@ -33,8 +42,26 @@ const SMALLER: i64 = 16;
 /// The groups of operations, each in order of definition. Operations that no kernel
 /// computes are alone, but for those that a library computes with a product.
 pub(super) fn search<'a>(facts: &'a OpFacts<'a>) -> Groups<'a> {
-    let mut search = Search { facts, groups: Vec::new(), group_of: SecondaryMap::new() };
-    for op in facts.fusion.ops.ids() {
+    let least = least_cost(facts);
+    let mut best = search_in(facts, &Order::of_definition(facts));
+    let mut cost = best.cost();
+    for order in Order::BY_STRUCTURE {
+        if cost <= least || facts.fusion.ops.len() > MOST_PLACED_AGAIN {
+            break;
+        }
+        let other = search_in(facts, &order(facts));
+        let its = other.cost();
+        if its < cost {
+            (best, cost) = (other, its);
+        }
+    }
+    best
+}
+
+/// The groups that one order of placing gives.
+fn search_in<'a>(facts: &'a OpFacts<'a>, order: &Order) -> Groups<'a> {
+    let mut search = Search { facts, order, groups: Vec::new(), group_of: SecondaryMap::new() };
+    for &op in &order.ops {
         search.place(op);
     }
     search.join_readers();
@@ -43,10 +70,41 @@ pub(super) fn search<'a>(facts: &'a OpFacts<'a>) -> Groups<'a> {
     // What one group repeats is not stored for another one any more, which may then repeat what it is made of.
     while groups.repeat_cheap() {}
     groups.drop_dead();
-    groups.join_repeated();
+    groups.join_again();
     // What a group hands on now, another one need not.
     groups.drop_dead();
     groups
+}
+
+/// What no groups cost less than: one kernel that reads once what others make, and writes once what others get.
+fn least_cost(facts: &OpFacts<'_>) -> Cost {
+    let in_kernel = |op: &OpId| !facts.host[*op];
+    let mut cost = Cost::default();
+    for tensor in facts.fusion.tensors.ids() {
+        let readers = &facts.readers[tensor];
+        let is_made = facts.fusion.definition(tensor).as_ref().is_some_and(in_kernel);
+        let moves = if is_made {
+            facts.returned[tensor] || !readers.iter().all(in_kernel)
+        } else {
+            readers.iter().any(in_kernel)
+        };
+        cost.0 = cost.0.saturating_add(if moves { facts.bytes[tensor] } else { 0 });
+    }
+    cost.add_kernel();
+    cost
+}
+
+/// Bytes that kernels move, and what it takes to launch them in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Cost(i64);
+
+impl Cost {
+    fn add_kernel(&mut self) {
+        self.0 = self.0.saturating_add(LARGE);
+    }
+    fn add(&mut self, facts: &OpFacts<'_>, tensors: impl IntoIterator<Item = TensorId>) {
+        tensors.into_iter().for_each(|tensor| self.0 = self.0.saturating_add(facts.bytes[tensor]));
+    }
 }
 
 /// Operations that are computed together so far.
@@ -60,6 +118,7 @@ struct Group {
 
 struct Search<'a> {
     facts: &'a OpFacts<'a>,
+    order: &'a Order,
     groups: Vec<Group>,
     group_of: SecondaryMap<OpId, usize>,
 }
@@ -72,7 +131,7 @@ impl Search<'_> {
         if let Some(product) = facts.with_product[op] {
             // It reads nothing but what that group makes.
             let home = self.group_of[product];
-            self.groups[home].ops.push(op);
+            self.groups[home].ops = union(&self.groups[home].ops, &[op]);
             self.group_of.set(op, home);
             return;
         }
@@ -176,25 +235,32 @@ impl Search<'_> {
     fn join_neighbours(&mut self) {
         for tensor in self.by_bytes() {
             let Some(definition) = self.facts.fusion.definition(tensor) else { continue };
-            for reader in &self.facts.readers[tensor] {
-                self.join(self.group_of[definition], self.group_of[*reader]);
+            let mut readers = self.facts.readers[tensor].clone();
+            readers.sort_by_key(|reader| self.order.place[*reader]);
+            for reader in readers {
+                self.join(self.group_of[definition], self.group_of[reader]);
             }
         }
     }
 
     fn by_bytes(&self) -> Vec<TensorId> {
-        let mut tensors: Vec<TensorId> = self.facts.fusion.tensors.ids().collect();
-        tensors.sort_by_key(|tensor| (std::cmp::Reverse(self.facts.bytes[*tensor]), tensor.index()));
+        let fusion = self.facts.fusion;
+        let mut tensors: Vec<TensorId> = fusion.tensors.ids().collect();
+        let place = |tensor: TensorId| fusion.definition(tensor).map(|op| self.order.place[op]);
+        tensors.sort_by_key(|tensor| (std::cmp::Reverse(self.facts.bytes[*tensor]), place(*tensor), tensor.index()));
         tensors
     }
 
     /// The groups, each after those that it depends on; of several that could be
-    /// next, the one whose first operation comes first.
+    /// next, the one whose first operation was placed first.
     fn in_order(self) -> Vec<Vec<OpId>> {
         let mut missing: Vec<usize> = self.groups.iter().map(|group| group.before.len()).collect();
         let is_free = |missing: &[usize], position: usize| missing[position] == 0;
-        let first = |position: usize| self.groups[position].ops.first().map(|op| (*op, position));
-        let mut ready: BTreeSet<(OpId, usize)> =
+        let first = |position: usize| {
+            let places = self.groups[position].ops.iter().map(|op| self.order.place[*op]);
+            places.min().map(|place| (place, position))
+        };
+        let mut ready: BTreeSet<(usize, usize)> =
             (0..self.groups.len()).filter(|position| is_free(&missing, *position)).filter_map(first).collect();
         let mut order = Vec::new();
         while let Some((_, done)) = ready.pop_first() {
@@ -331,46 +397,99 @@ impl<'a> Groups<'a> {
         repeated
     }
 
-    /// Joins groups that read the same tensor now that they repeat what made others of it.
-    fn join_repeated(&mut self) {
-        let mut read = self.read_by_repeating();
-        let mut later = 1;
-        while later < self.ops.len() {
-            match (0..later).find(|earlier| self.repeats_with(*earlier, later, &read)) {
-                Some(earlier) => {
-                    let mut all = std::mem::take(&mut self.ops);
-                    let gone = all.remove(later);
-                    all[earlier] = union(&all[earlier], &gone);
-                    *self = Self::new(self.facts, all);
-                    read = self.read_by_repeating();
+    /// What the groups move and launch; what no kernel computes costs the same in any groups.
+    fn cost(&self) -> Cost {
+        let mut cost = Cost::default();
+        for position in (0..self.ops.len()).filter(|position| self.is_kernel(*position)) {
+            cost.add_kernel();
+            cost.add(self.facts, self.reads(position));
+            cost.add(self.facts, self.results(position));
+        }
+        cost
+    }
+
+    fn is_kernel(&self, position: usize) -> bool {
+        !self.ops[position].iter().any(|op| self.facts.host[*op])
+    }
+
+    /// The tensors that a group reads from others.
+    fn reads(&self, position: usize) -> BTreeSet<TensorId> {
+        self.read_from_outside(&self.ops[position]).collect()
+    }
+
+    /// Joins groups that read the same tensor, or of which one hands a tensor to the other, now that they repeat what kept
+    /// them apart: those first that share the most bytes.
+    fn join_again(&mut self) {
+        let mut refused: BTreeSet<(Vec<OpId>, Vec<OpId>)> = BTreeSet::new();
+        while let Some((earlier, later)) = self.neighbours().into_iter().find(|(earlier, later)| {
+            let pair = (self.ops[*earlier].clone(), self.ops[*later].clone());
+            let joins = !refused.contains(&pair)
+                && self.between(*earlier, *later).is_some()
+                && is_one_kernel(self.facts, &union(&pair.0, &pair.1));
+            if !joins {
+                refused.insert(pair);
+            }
+            joins
+        }) {
+            self.join(earlier, later);
+        }
+    }
+
+    /// Pairs of kernels that share tensors, those of the most bytes first. Of many that share one, only such as are near.
+    fn neighbours(&self) -> Vec<(usize, usize)> {
+        let mut touching: BTreeMap<TensorId, BTreeSet<usize>> = BTreeMap::new();
+        for position in (0..self.ops.len()).filter(|position| self.is_kernel(*position)) {
+            for tensor in self.reads(position).into_iter().chain(self.results(position)) {
+                touching.entry(tensor).or_default().insert(position);
+            }
+        }
+        let mut shared: BTreeMap<(usize, usize), i64> = BTreeMap::new();
+        for (tensor, groups) in touching {
+            let groups: Vec<usize> = groups.into_iter().collect();
+            for (at, &earlier) in groups.iter().enumerate() {
+                for &later in groups[at + 1..].iter().take(MOST_HOMES) {
+                    let bytes = shared.entry((earlier, later)).or_default();
+                    *bytes = bytes.saturating_add(self.facts.bytes[tensor]);
                 }
-                None => later += 1,
             }
         }
+        let mut pairs: Vec<(usize, usize)> = shared.keys().copied().collect();
+        pairs.sort_by_key(|pair| (std::cmp::Reverse(shared[pair]), *pair));
+        pairs
     }
 
-    /// What each group reads that repeats something of another; nothing of the others.
-    fn read_by_repeating(&self) -> Vec<BTreeSet<TensorId>> {
-        let reads = |(position, group): (usize, &Vec<OpId>)| -> BTreeSet<TensorId> {
-            if group.iter().all(|op| self.is_first(position, *op)) {
-                return BTreeSet::new();
+    /// Of the groups between two those that depend on the earlier one; none where the later one depends on one of them.
+    fn between(&self, earlier: usize, later: usize) -> Option<BTreeSet<usize>> {
+        let mut after: BTreeSet<usize> = BTreeSet::new();
+        let makers = |position: usize| {
+            let made = self.read_from_outside(&self.ops[position]).filter_map(|t| self.facts.fusion.definition(t));
+            made.filter_map(|op| self.holders[op].first().copied())
+        };
+        for position in earlier + 1..later {
+            if makers(position).any(|maker| maker == earlier || after.contains(&maker)) {
+                after.insert(position);
             }
-            self.read_from_outside(group).collect()
-        };
-        self.ops.iter().enumerate().map(reads).collect()
+        }
+        (!makers(later).any(|maker| after.contains(&maker))).then_some(after)
     }
 
-    /// Whether a group can be computed with an earlier one, of which both repeat something and read the same.
-    fn repeats_with(&self, earlier: usize, later: usize, read: &[BTreeSet<TensorId>]) -> bool {
-        // Where the earlier one runs, what groups between them make is not there.
-        let made_late = |tensor: &TensorId| {
-            let definition = self.facts.fusion.definition(*tensor);
-            definition.is_some_and(|op| self.holders[op].first().is_some_and(|holder| *holder >= earlier))
-        };
-        if read[earlier].is_disjoint(&read[later]) || read[later].iter().any(made_late) {
-            return false;
+    /// Makes one group of two, between those that it depends on and those that depend on it.
+    fn join(&mut self, earlier: usize, later: usize) {
+        let after = self.between(earlier, later).unwrap_or_default();
+        let mut all: Vec<Vec<OpId>> = std::mem::take(&mut self.ops);
+        let rest = all.split_off(later + 1);
+        let last = all.pop().unwrap_or_default();
+        let (mut joined, mut behind) = (Vec::new(), Vec::new());
+        for (position, group) in all.into_iter().enumerate() {
+            match position {
+                _ if position == earlier => joined = union(&group, &last),
+                _ if after.contains(&position) => behind.push(group),
+                _ => self.ops.push(group),
+            }
         }
-        is_one_kernel(self.facts, &union(&self.ops[earlier], &self.ops[later]))
+        self.ops.push(joined);
+        self.ops.extend(behind.into_iter().chain(rest));
+        *self = Self::new(self.facts, std::mem::take(&mut self.ops));
     }
 
     /// A tensor that a group reads from another.

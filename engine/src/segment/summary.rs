@@ -15,8 +15,8 @@
 //! * A row that is needed again after its reduction fits a block, and lies along memory in large results if it does where it
 //!   is read. A maximum and a sum of exponentials below it are one
 //!   reduction, if no other of the operations needs what lies between them.
-//! * Where tensors are large, what is reduced has all dimensions, or short rows besides: long ones would be reduced again for
-//!   each element along the others.
+//! * Where tensors are large, long rows that lack dimensions are not reduced beside such as have all: they would be reduced
+//!   again for each element along these.
 //! * What is looked up is in memory: none of the operations computes it. Each lookup reads it as a tensor of its own, whose
 //!   axis that is looked up is no dimension.
 //!

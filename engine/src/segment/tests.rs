@@ -192,7 +192,7 @@ fn long_rows_are_not_reduced_again_for_each_row_of_large_tensors() {
     let scaled = "fusion @f(%g: f32[?], %x: f32[?, ?]) {\n  %s = sum %g axes(0) keepdim\n  %n = div %g, %s\n  \
                   %0 = broadcast %n flags(true, false)\n  %y = mul %0, %x\n  return %y\n}";
     check_cut(scaled, &[&[48], &[100, 48]], &["inner_persistent: y"]);
-    check_cut(scaled, &[&[48], &[100_000, 48]], &["inner_persistent: n", "pointwise: y"]);
+    check_cut(scaled, &[&[48], &[100_000, 48]], &["inner_persistent: y"]);
 }
 
 #[test]
@@ -401,7 +401,75 @@ fn what_only_halves_hand_to_each_other_is_made_again() {
   return %y
 }",
         &[&[5, 33_300, 4], &[33_300]],
-        &["reduction: s", "pointwise: y"],
+        &["inner_persistent: y"],
+    );
+}
+
+/// Statements of a fusion in some order: kinds of kernels with what they return, sorted.
+fn kernels_of(signature: &str, statements: &[&str], args: &[ArgMeta]) -> Vec<String> {
+    let segments = cut_for(&format!("fusion @f({signature}) {{\n{}\n}}", statements.join("\n")), args.to_vec());
+    let mut told: Vec<String> = segments
+        .segments
+        .iter()
+        .map(|segment| {
+            let names = segment.outputs.iter().map(|output| segments.fusion.tensors[*output].name.as_str());
+            format!("{}: {}", segment.kind.name(), names.collect::<Vec<_>>().join(" "))
+        })
+        .collect();
+    told.sort();
+    told
+}
+
+#[test]
+fn sums_of_what_a_result_is_made_of_do_not_keep_it_from_its_rows() {
+    let meta = |dtype, sizes: &[i64]| ArgMeta::Tensor(TensorMeta::contiguous(dtype, sizes));
+    let check = |signature: &str, [shared, sums, rest, end]: [&[&str]; 4], args: &[ArgMeta], expected: &[&str]| {
+        let sums_first = [shared, sums, rest, end].concat();
+        let sums_last = [shared, rest, sums, end].concat();
+        for statements in [sums_first, sums_last] {
+            assert_eq!(kernels_of(signature, &statements, args), expected, "{statements:?}");
+        }
+    };
+    let large = meta(DType::BF16, &[8192, 16, 256]);
+    check(
+        "%dy: bf16[?, ?, ?], %x: bf16[?, ?, ?], %rstd: f32[?, ?, 1], %w: bf16[?, ?]",
+        [
+            &["%d = cast %dy f32", "%x32 = cast %x f32", "%h = mul %x32, %rstd", "%0 = mul %d, %h"],
+            &["%s = sum %0 axes(0)", "%dw = cast %s bf16"],
+            &[
+                "%wb = broadcast %w flags(true, false, false)",
+                "%w32 = cast %wb f32",
+                "%wd = mul %d, %w32",
+                "%1 = mul %wd, %h",
+                "%2 = mean %1 axes(2) keepdim",
+                "%3 = mul %h, %2",
+                "%4 = sub %wd, %3",
+                "%5 = mul %4, %rstd",
+                "%dx = cast %5 bf16",
+            ],
+            &["return %dx, %dw"],
+        ],
+        &[large.clone(), large, meta(DType::F32, &[8192, 16, 1]), meta(DType::BF16, &[16, 256])],
+        &["inner_persistent: dx", "reduction: dw"],
+    );
+    let large = meta(DType::BF16, &[16, 96, 96, 192]);
+    check(
+        "%dy: bf16[?, ?, ?, ?], %x: bf16[?, ?, ?, ?], %rstd: f32[?, 1, 1, ?]",
+        [
+            &["%d = cast %dy f32", "%x32 = cast %x f32", "%h = mul %x32, %rstd", "%0 = mul %d, %h"],
+            &["%dw = sum %0 axes(0, 1, 2)", "%db = sum %d axes(0, 1, 2)"],
+            &[
+                "%s1 = mean %0 axes(1, 2) keepdim",
+                "%s2 = mean %d axes(1, 2) keepdim",
+                "%1 = mul %h, %s1",
+                "%2 = sub %d, %1",
+                "%3 = sub %2, %s2",
+                "%dx = cast %3 bf16",
+            ],
+            &["return %dx, %dw, %db"],
+        ],
+        &[large.clone(), large, meta(DType::F32, &[16, 1, 1, 192])],
+        &["grid_persistent: dx", "reduction: dw db"],
     );
 }
 

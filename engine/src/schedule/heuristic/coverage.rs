@@ -65,14 +65,15 @@ pub(super) fn check(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Resul
 }
 
 /// Bytes of tensors that take longer than a kernel of its own for what is reduced once, and elements of a row that is
-/// reduced again at no cost.
+/// reduced again at no cost beside others.
 const LARGE: i64 = 16 << 20;
 const SHORT_ROW: i64 = 64;
 
 /// Whether a kernel may reduce rows of so many elements again for each index of dimensions that they lack, where the largest
-/// tensor has so many bytes, and others that lack none are reduced beside them or not.
+/// tensor has so many bytes, and others that lack none are reduced beside them or not: these rows are then held while the
+/// others are reduced, or wait for them.
 pub fn may_reduce_again(row: i64, largest: i64, beside_others: bool) -> bool {
-    largest < LARGE || beside_others && row <= SHORT_ROW
+    largest < LARGE || !beside_others || row <= SHORT_ROW
 }
 
 /// The reductions that lack a dimension of the loops: each index of it reduces again.
@@ -89,7 +90,7 @@ fn largest(summary: &Summary<'_>) -> i64 {
     summary.globals.iter().map(|tensor| tensor.elements.saturating_mul(tensor.bytes)).max().unwrap_or(0)
 }
 
-/// Where tensors are large, long rows are not reduced again and again, and neither are any if nothing else is reduced.
+/// Where tensors are large, long rows are not reduced again and again beside others.
 fn check_repeated(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<()> {
     let repeated = repeated(problem, scheduled);
     let Some(first) = repeated.first() else { return Ok(()) };

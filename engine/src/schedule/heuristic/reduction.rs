@@ -20,6 +20,7 @@ use super::tile::{
     keep_for_stores, merge_all, next_power_of_two, oddity, power_of_two_below, row_loop, tuned, vector_width,
 };
 use crate::diag::{Diagnostic, Result};
+use crate::kernel::MAX_ACCESS_BYTES;
 use crate::num::BinaryOp;
 use crate::options::{CompileCx, DeviceDesc};
 use crate::schedule::{AxisId, Compute, ParallelType, Parts, ScheduleBuilder, ScheduledFusion, TvId};
@@ -195,7 +196,14 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let (kept, slow) = if inner { (kept, rest) } else { (rest, reduced) };
 
     let fast_extent = product(&fast);
-    let runs = |tensor: &GlobalTensor| touches(tensor) && fast.last().is_some_and(|last| tensor.is_innermost(*last));
+    let is_along = |tensor: &GlobalTensor| fast.last().is_some_and(|last| tensor.is_innermost(*last));
+    // Where nothing that is reduced lies along what stays, vectors are those of results, if each thread has sums of its own.
+    let of_results = !inner
+        && (2..=MOST_OWN_ROWS).contains(&product(&slow))
+        && product(&kept).saturating_mul(fast_extent / i64::from(MAX_ACCESS_BYTES)) >= own_sums(cx.device)
+        && !has_pairs(scheduled)
+        && !summary.globals.iter().any(|tensor| touches(tensor) && is_along(tensor));
+    let runs = |tensor: &GlobalTensor| (touches(tensor) || of_results && tensor.is_output) && is_along(tensor);
     let mut vector = vector_width(summary, runs);
     let too_many = |vector: i64| !inner && vector * accumulators(scheduled) > MOST_ACCUMULATORS;
     // A run of one vector is short, but is one.
@@ -233,7 +241,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let own_rows =
         if inner { is_short_row.then_some(work.vectors) } else { work.rows_of_a_thread(summary, vector, inputs) };
     let sums = if inner { work.kept } else { work.kept.saturating_mul(work.vectors) };
-    let own_rows = own_rows.filter(|_| sums >= OWN_SUMS_PER_SM * i64::from(cx.device.sm_count) && !has_pairs);
+    let own_rows = own_rows.filter(|_| sums >= own_sums(cx.device) && !has_pairs);
     let Tile { threads, unroll, spread } = match (own_rows, inner) {
         (Some(unroll), _) => Tile::own(inner, unroll),
         (None, true) => tile_inner(cx, &work),
@@ -285,6 +293,11 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
         spread: spread.map(|spread| spread.blocks),
         min_blocks,
     }
+}
+
+/// Sums from which on threads have their own.
+fn own_sums(device: &DeviceDesc) -> i64 {
+    OWN_SUMS_PER_SM * i64::from(device.sm_count)
 }
 
 /// How blocks read columns of so many inputs: whether rows start at odd places, whether something is written there beside
@@ -691,5 +704,21 @@ mod tests {
         // More loads than a thread has registers for: in turns of as many each.
         check(experts, DType::BF16, &[6000, 31, 2048], "outer vector 8 threads 128x1 unroll 16 own");
         check(experts, DType::BF16, &[6, 31, 2048], "outer vector 8 threads 32x16 unroll 2");
+    }
+    #[test]
+    fn results_of_which_no_operand_has_neighbours_are_written_in_vectors() {
+        let check = |dtype: DType, [m, n, d]: [i64; 3], params: &str| {
+            let body = "%a = broadcast %x flags(false, true, false)\n%b = broadcast %y flags(true, false, false)\n\
+                        %0 = sub %a, %b\n%1 = mul %0, %0\n%2 = sum %1 axes(2)";
+            let text = format!(
+                "fusion @f(%x: f32[?, ?], %y: f32[?, ?]) {{\n{body}\n%3 = neg %2\n%r = cast %3 {dtype}\nreturn %r\n}}"
+            );
+            let planned = planned_of(&text, &[(DType::F32, &[m, d]), (DType::F32, &[n, d])]).expect("it is scheduled");
+            assert_eq!((planned.scheduler, planned.params_text.as_str()), ("reduction", params), "{m} {n} {d}");
+        };
+        check(DType::BF16, [16_384, 4096, 3], "outer vector 8 threads 128x1 unroll 3 own");
+        check(DType::BF16, [16_384, 4096, 12], "outer vector 8 threads 128x1 unroll 6 own");
+        check(DType::F32, [5003, 3002, 3], "outer vector 2 threads 128x1 unroll 3 own");
+        check(DType::F32, [5003, 3001, 3], "outer vector 1 threads 128x1 unroll 3 own");
     }
 }

@@ -17,8 +17,8 @@ use super::residency::{ElementBytes, Holding, Loads, Model, Parameters, REGISTER
 use super::shared_tile::{SECTOR_BYTES, extent_of};
 use super::summary::GlobalTensor;
 use super::tile::{
-    BlockShape, Caching, WARP, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all,
-    next_power_of_two, tuned, vector_width,
+    BlockShape, Caching, WARP, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, tuned,
+    vector_width,
 };
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{MAX_ACCESS_BYTES, MIN_ASYNC_BYTES};
@@ -276,7 +276,7 @@ fn choose(problem: &Problem<'_>, shape: &Shape<'_>) -> Option<Way> {
 
 /// What a way costs, in thousandths of the time that memory takes, if a thread has the registers.
 fn weigh(shape: &Shape<'_>, vector: i64, threads: BlockShape) -> Option<(i64, Way)> {
-    let batch = batch_of(ceil_div(shape.length, threads.y));
+    let batch = ceil_div(shape.length, threads.y);
     let elements = batch * vector;
     let model = shape.model_of(vector, batch * threads.y != shape.length);
     let held = model.as_in_memory.unwrap_or(model.bytes).early;
@@ -303,15 +303,9 @@ fn weigh(shape: &Shape<'_>, vector: i64, threads: BlockShape) -> Option<(i64, Wa
     Some((cost, Way { vector, threads, batch, per_sm }))
 }
 
-/// Elements of a thread that has so many: of numbers that differ by an eighth at most one, so that few kernels serve all.
-fn batch_of(elements: i64) -> i64 {
-    let step = next_power_of_two(elements) / 16;
-    ceil_div(elements, step.max(1)) * step.max(1)
-}
-
 /// What instructions cost.
 fn busy(shape: &Shape<'_>, vector: i64, threads: BlockShape) -> i64 {
-    let batch = batch_of(ceil_div(shape.length, threads.y));
+    let batch = ceil_div(shape.length, threads.y);
     let access = if vector > shape.aligned { OF_SHIFTED } else { OF_ACCESS };
     let exchange = if threads.y > 1 { OF_STEP * i64::from(threads.y.ilog2()) + OF_EXCHANGE } else { 0 };
     // In thousandths for an element.
@@ -461,7 +455,8 @@ mod tests {
         check(SOFTMAX, [2209, 35, 116], "short_columns", "vector 1 batch 35 threads 128x1 8 per_sm");
         check(SOFTMAX, [51, 26, 4462], "short_columns", "vector 1 batch 26 threads 256x1 5 per_sm");
         check(SOFTMAX, [20_000, 7, 64], "short_columns", "vector 4 batch 7 threads 256x1 4 per_sm");
-        check(SUM, [1278, 8, 896], "short_columns", "vector 4 batch 8 threads 128x1 12 per_sm");
+        // Aligned columns that are only summed are a thread's own elsewhere.
+        check(SUM, [1278, 8, 896], "reduction", "outer vector 8 threads 128x1 unroll 8 own");
         check(SUM, [20_000, 16, 33], "short_columns", "vector 1 batch 16 threads 128x1 12 per_sm");
     }
 

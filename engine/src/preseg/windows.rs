@@ -1,0 +1,452 @@
+//! What is computed element by element and read in part: a slice, a pad or one position of it is computed of the same of what
+//! it is computed of. `slice(cast x)` is `cast(slice x)`, so that moves are of what is in memory, and what is computed
+//! of them is one kernel.
+//!
+//! In: an operation that shows a part of a tensor. Out: its result, made of parts of inputs and of views of these.
+//!
+//! Invariants:
+//!
+//! * Nothing is moved through a reduction, or of what is stored anyway.
+//! * What is computed for several readers costs less than to store it: by the bytes that are moved, each reader's
+//!   counted as if all came from memory, and by few operations.
+//! * A pad is moved where zeros, or other constants that it adds, give its own value behind the operations.
+
+use super::make::{broadcast, call as make, pad, slice, squeeze};
+use super::slices::{fill, ranges, widths};
+use super::whole::{Whole, call, operand};
+use crate::diag::{Diagnostic, Result};
+use crate::fusion::ops::{Form, OpArg};
+use crate::fusion::{Op, OpKind, Operand, Rewriter, ScalarId, TensorId};
+use crate::num::{BinaryOp, DType, UnaryOp, Value, eval};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Operations between a part and the inputs, at most.
+const MOST_MOVED: usize = 32;
+/// How many simple operations, counted for each reader, are done again rather than that their result is stored: what moving an
+/// element to memory and back takes.
+const MOST_AGAIN: usize = 64;
+/// How many simple operations a function is.
+const OF_FUNCTION: usize = 8;
+
+/// What an operation shows of its operand.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Window {
+    /// The elements between positions.
+    Slice(Vec<(i64, i64)>),
+    /// So many elements more before and after each axis, or fewer.
+    Pad(Vec<(i64, i64)>),
+    /// One position of an axis, which is dropped.
+    Select(usize, ScalarId),
+    /// All but an axis of one element.
+    Squeeze(usize),
+}
+
+impl Window {
+    /// What an operation shows, where that is known.
+    pub(super) fn of(whole: &Whole<'_>, op: &Op) -> Option<Self> {
+        if call(op, Form::Slice).is_some() {
+            return ranges(whole, op).map(Window::Slice);
+        }
+        if call(op, Form::Pad).is_some() {
+            return widths(whole, op).map(Window::Pad);
+        }
+        let select = call(op, Form::Select)?;
+        match op.inputs[select.operands("index")] {
+            [Operand::Scalar(index)] => Some(Window::Select(select.axis("dim"), index)),
+            _ => None,
+        }
+    }
+
+    /// What has to be shown of an operand of an operation so that this is shown of its result `x`: nothing, if the operand
+    /// serves as it is. None if this cannot be shown so.
+    fn before(&self, whole: &Whole<'_>, maker: &Op, x: TensorId, own: TensorId) -> Option<Option<Self>> {
+        match &maker.kind {
+            OpKind::Broadcast { flags } => self.before_broadcast(flags),
+            OpKind::Permute { perm } => Some(Some(self.before_permute(perm))),
+            _ => self.before_elementwise(whole, x, own).map(Some),
+        }
+    }
+
+    fn before_elementwise(&self, whole: &Whole<'_>, x: TensorId, own: TensorId) -> Option<Self> {
+        let sizes = whole.sizes(own);
+        match self {
+            // What has one element for all along an axis has it for those that are left.
+            Window::Slice(ranges) => {
+                let own = ranges.iter().zip(sizes).map(|(range, size)| if *size == 1 { (0, 1) } else { *range });
+                Some(Window::Slice(own.collect()))
+            }
+            Window::Pad(widths) => {
+                let mut axes = widths.iter().zip(sizes.iter().zip(whole.sizes(x)));
+                axes.all(|(width, (own, all))| *width == (0, 0) || own == all).then(|| self.clone())
+            }
+            Window::Select(dim, _) if whole.is_broadcast(own, *dim) && !whole.is_broadcast(x, *dim) => {
+                Some(Window::Squeeze(*dim))
+            }
+            Window::Select(..) => Some(self.clone()),
+            Window::Squeeze(dim) => whole.is_broadcast(own, *dim).then(|| self.clone()),
+        }
+    }
+
+    fn before_broadcast(&self, flags: &[bool]) -> Option<Option<Self>> {
+        let kept = |list: &[(i64, i64)]| -> Vec<(i64, i64)> {
+            list.iter().zip(flags).filter(|(_, inserted)| !**inserted).map(|(pair, _)| *pair).collect()
+        };
+        let place = |dim: usize| flags[..dim].iter().filter(|inserted| !**inserted).count();
+        Some(match self {
+            Window::Slice(ranges) => Some(Window::Slice(kept(ranges))),
+            Window::Pad(widths) => {
+                let widens = widths.iter().zip(flags).any(|(width, inserted)| *inserted && *width != (0, 0));
+                return (!widens).then(|| Some(Window::Pad(kept(widths))));
+            }
+            Window::Select(dim, _) | Window::Squeeze(dim) if flags[*dim] => None,
+            Window::Select(dim, index) => Some(Window::Select(place(*dim), *index)),
+            Window::Squeeze(dim) => Some(Window::Squeeze(place(*dim))),
+        })
+    }
+
+    fn before_permute(&self, perm: &[u32]) -> Self {
+        let moved = |list: &[(i64, i64)]| {
+            let mut own = list.to_vec();
+            perm.iter().zip(list).for_each(|(axis, pair)| own[*axis as usize] = *pair);
+            own
+        };
+        match self {
+            Window::Slice(ranges) => Window::Slice(moved(ranges)),
+            Window::Pad(widths) => Window::Pad(moved(widths)),
+            Window::Select(dim, index) => Window::Select(perm[*dim] as usize, *index),
+            Window::Squeeze(dim) => Window::Squeeze(perm[*dim] as usize),
+        }
+    }
+
+    /// The axis that is dropped.
+    fn dropped(&self) -> Option<usize> {
+        match self {
+            Window::Select(dim, _) | Window::Squeeze(dim) => Some(*dim),
+            Window::Slice(_) | Window::Pad(_) => None,
+        }
+    }
+}
+
+/// A part of a tensor: what is shown of it, and the value of what a pad adds, if that is not 0.
+type Part = (TensorId, Window, Option<ScalarId>);
+
+/// The parts that are made, which serve all who read them.
+#[derive(Default)]
+pub(super) struct Made(BTreeMap<Part, TensorId>);
+
+/// What a tensor is computed of.
+pub(super) struct Moved<'a> {
+    whole: &'a Whole<'a>,
+    x: TensorId,
+    window: Window,
+    /// What a pad adds.
+    fill: Option<ScalarId>,
+}
+
+/// The operations from what is in memory to a tensor.
+#[derive(Default)]
+struct Chain {
+    /// The results of the operations.
+    computed: BTreeSet<TensorId>,
+    sources: BTreeSet<TensorId>,
+    /// Something between is read elsewhere too.
+    is_shared: bool,
+}
+
+impl Chain {
+    /// The chain to a tensor, if it is short and of elementwise operations and moves of axes.
+    fn of(whole: &Whole<'_>, x: TensorId) -> Option<Self> {
+        let (mut chain, mut waiting) = (Self::default(), vec![x]);
+        while let Some(next) = waiting.pop() {
+            if chain.sources.contains(&next) || chain.computed.contains(&next) {
+                continue;
+            }
+            if is_in_memory(whole, next) {
+                chain.sources.insert(next);
+                continue;
+            }
+            waiting.extend(operands(whole, next)?);
+            chain.computed.insert(next);
+            chain.is_shared |= next != x && !whole.is_read_once(next);
+            if chain.computed.len() > MOST_MOVED {
+                return None;
+            }
+        }
+        Some(chain)
+    }
+
+    /// How many simple operations it is.
+    fn work(&self, whole: &Whole<'_>) -> usize {
+        self.computed.iter().filter_map(|tensor| whole.maker(*tensor)).map(|op| work(&op.kind)).sum()
+    }
+}
+
+/// Whether a tensor that nobody has stored is computed of inputs by few operations.
+pub(super) fn is_of_inputs(whole: &Whole<'_>, x: TensorId) -> bool {
+    let is_computed = whole.maker(x).is_some_and(|maker| maker.kind.is_elementwise());
+    is_computed && !whole.is_returned(x) && Chain::of(whole, x).is_some()
+}
+
+/// Whether a tensor is an input, or a view of one.
+fn is_in_memory(whole: &Whole<'_>, mut x: TensorId) -> bool {
+    while let Some(maker) = whole.maker(x) {
+        let OpKind::Call(call) = &maker.kind else { return false };
+        let (true, Some(seen)) = (call.movement().place.is_some(), operand(maker)) else { return false };
+        x = seen;
+    }
+    true
+}
+
+/// The tensors that an elementwise operation, or one that moves axes, makes a tensor of.
+fn operands(whole: &Whole<'_>, x: TensorId) -> Option<Vec<TensorId>> {
+    let (maker, definition) = (whole.maker(x)?, whole.fusion.definition(x)?);
+    let read: Vec<TensorId> = whole.fusion.tensor_inputs(definition).collect();
+    let is_moved = match &maker.kind {
+        OpKind::Broadcast { .. } | OpKind::Permute { .. } => true,
+        kind => kind.is_elementwise() && read.iter().all(|tensor| whole.rank(*tensor) == whole.rank(x)),
+    };
+    (is_moved && maker.outputs.len() == 1).then_some(read)
+}
+
+/// How many simple operations an operation is, about.
+fn work(kind: &OpKind) -> usize {
+    use BinaryOp as B;
+    use UnaryOp as U;
+    let is_function = match kind {
+        OpKind::Unary(op) => {
+            let is_simple = matches!(
+                op,
+                U::Abs | U::Neg | U::Relu | U::Sign | U::Floor | U::Ceil | U::Trunc | U::Round | U::BitwiseNot
+            );
+            !is_simple && !op.is_predicate()
+        }
+        OpKind::Binary(op) => matches!(
+            op,
+            B::Div
+                | B::Truediv
+                | B::Pow
+                | B::Fmod
+                | B::Remainder
+                | B::Mod
+                | B::Atan2
+                | B::Nextafter
+                | B::Gcd
+                | B::CeilDiv
+        ),
+        OpKind::Broadcast { .. } | OpKind::Permute { .. } => return 0,
+        _ => false,
+    };
+    if is_function { OF_FUNCTION } else { 1 }
+}
+
+impl<'a> Moved<'a> {
+    /// What an operation shows of what is computed, if it is better computed of what is shown of inputs.
+    pub(super) fn of(whole: &'a Whole<'a>, op: &Op) -> Option<Self> {
+        let x = operand(op)?;
+        let maker = whole.maker(x)?;
+        let is_usable = maker.kind.is_elementwise() && !whole.is_returned(x) && !whole.is_empty(op.output());
+        if !is_usable || !pays(whole, x) {
+            return None;
+        }
+        whole.readers(x).all(|reader| is_kernel(reader) || Self::shown(whole, reader).is_some()).then_some(())?;
+        Self::shown(whole, op)
+    }
+
+    pub(super) fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// What an operation shows, if it can be shown of inputs.
+    fn shown(whole: &'a Whole<'a>, op: &Op) -> Option<Self> {
+        let (x, window) = (operand(op)?, Window::of(whole, op)?);
+        let is_pad = matches!(window, Window::Pad(_));
+        let this = Self { whole, x, window, fill: fill(op).filter(|_| is_pad) };
+        let is_filled = !is_pad || this.fills();
+        (is_filled && this.reaches()).then_some(this)
+    }
+
+    /// Whether all operands can be shown so.
+    fn reaches(&self) -> bool {
+        let (mut waiting, mut seen) = (vec![(self.x, self.window.clone())], BTreeSet::new());
+        while let Some((x, window)) = waiting.pop() {
+            if is_in_memory(self.whole, x) || seen.contains(&(x, window.clone())) {
+                continue;
+            }
+            let (Some(maker), Some(operands)) = (self.whole.maker(x), operands(self.whole, x)) else { return false };
+            for own in operands {
+                let Some(before) = window.before(self.whole, maker, x, own) else { return false };
+                waiting.extend(before.map(|before| (own, before)));
+            }
+            seen.insert((x, window));
+        }
+        true
+    }
+
+    /// Whether what a pad adds to inputs is what it adds, behind the operations.
+    fn fills(&self) -> bool {
+        let fusion = self.whole.fusion;
+        let dtype = fusion.tensors[self.x].dtype;
+        let wanted = match self.fill {
+            Some(fill) => fusion.const_scalar(fill),
+            None => Some(eval::cast(DType::Bool, dtype, Value::Bool(false))),
+        };
+        let Some((chain, wanted)) = Chain::of(self.whole, self.x).zip(wanted) else { return false };
+        let mut values: BTreeMap<TensorId, Value> = BTreeMap::new();
+        for source in chain.sources {
+            let own = fusion.tensors[source].dtype;
+            // What is given is of the class of the tensor, and 0 if nothing is given.
+            if own == DType::F4E2M1FNX2 || own.class() != dtype.class() && self.fill.is_some() {
+                return false;
+            }
+            values.insert(source, eval::cast(dtype, own, wanted));
+        }
+        // Operations stand in the order in which they are done, and so do their results.
+        for (_, op) in fusion.ops.iter().filter(|(_, op)| chain.computed.contains(&op.output())) {
+            let Some(value) = value_of(self.whole, op, &values) else { return false };
+            values.insert(op.output(), value);
+        }
+        values.get(&self.x).is_some_and(|found| *found == wanted)
+    }
+
+    /// The part, made of parts of inputs.
+    pub(super) fn write(&self, r: &mut Rewriter<'_>, op: &Op, made: &mut Made) -> Result<TensorId> {
+        let part = self.part(r, self.x, &self.window, made)?;
+        // What is returned is a result of its own.
+        if self.whole.is_returned(op.output()) && r.stands_for_one(part) {
+            return super::make::tensor(r.builder.set(part)?);
+        }
+        Ok(part)
+    }
+
+    fn part(&self, r: &mut Rewriter<'_>, x: TensorId, window: &Window, made: &mut Made) -> Result<TensorId> {
+        let key = (x, window.clone(), self.fill);
+        if let Some(part) = made.0.get(&key) {
+            return Ok(*part);
+        }
+        let part = if is_in_memory(self.whole, x) {
+            self.cut(r, x, window)?
+        } else {
+            let bug = || Diagnostic::bug("a part is none of what is computed");
+            let (maker, operands) = self.whole.maker(x).zip(operands(self.whole, x)).ok_or_else(bug)?;
+            let mut parts = Vec::with_capacity(operands.len());
+            for own in operands {
+                parts.push(match window.before(self.whole, maker, x, own).ok_or_else(bug)? {
+                    Some(before) => self.part(r, own, &before, made)?,
+                    None => r.tensor(own)?,
+                });
+            }
+            written(r, maker, window, &parts)?
+        };
+        made.0.insert(key, part);
+        Ok(part)
+    }
+
+    /// A part of what is in memory: the one that somebody reads already, if there is one.
+    fn cut(&self, r: &mut Rewriter<'_>, x: TensorId, window: &Window) -> Result<TensorId> {
+        let whole = self.whole;
+        let is_it =
+            |reader: &&Op| !matches!(window, Window::Pad(_)) && Window::of(whole, reader).as_ref() == Some(window);
+        if let Some(known) = whole.readers(x).filter(is_it).find_map(|reader| r.tensor(reader.output()).ok()) {
+            return Ok(known);
+        }
+        match window {
+            Window::Slice(ranges) => slice(r, whole, x, ranges),
+            Window::Pad(widths) => pad(r, x, widths, self.fill),
+            Window::Select(dim, index) => {
+                let (new, index, dim) = (r.tensor(x)?, r.scalar(*index), OpArg::Int(*dim as i64));
+                make(&mut r.builder, "select", |args| args.value("x", new).value("index", index).with("dim", dim))
+            }
+            Window::Squeeze(dim) => {
+                let flags: Vec<bool> = (0..whole.rank(x)).map(|axis| axis == *dim).collect();
+                let new = r.tensor(x)?;
+                squeeze(&mut r.builder, new, &flags)
+            }
+        }
+    }
+}
+
+/// An operation on parts of its operands.
+fn written(r: &mut Rewriter<'_>, maker: &Op, window: &Window, parts: &[TensorId]) -> Result<TensorId> {
+    let Some(dim) = window.dropped() else { return r.write_on(maker, parts) };
+    match &maker.kind {
+        OpKind::Broadcast { flags } => {
+            let mut flags = flags.clone();
+            flags.remove(dim);
+            broadcast(&mut r.builder, parts[0], &flags)
+        }
+        OpKind::Permute { perm } => {
+            let gone = perm[dim];
+            let kept = perm.iter().filter(|axis| **axis != gone).map(|axis| axis - u32::from(*axis > gone));
+            let perm: Vec<u32> = kept.collect();
+            if perm.is_sorted() { Ok(parts[0]) } else { r.write_as(maker, OpKind::Permute { perm }, parts) }
+        }
+        _ => r.write_on(maker, parts),
+    }
+}
+
+/// Whether kernels compute what an operation reads.
+fn is_kernel(op: &Op) -> bool {
+    let is_window = call(op, Form::Slice).or(call(op, Form::Pad)).or(call(op, Form::Select)).is_some();
+    !is_window && !super::lookups::is_stored(op)
+}
+
+/// The value that an operation makes of constants.
+fn value_of(whole: &Whole<'_>, op: &Op, values: &BTreeMap<TensorId, Value>) -> Option<Value> {
+    let fusion = whole.fusion;
+    let value = |input: &Operand| match input {
+        Operand::Tensor(tensor) => values.get(tensor).copied(),
+        Operand::Scalar(scalar) => fusion.const_scalar(*scalar),
+    };
+    let dtype = |input: &Operand| match *input {
+        Operand::Tensor(tensor) => fusion.tensors[tensor].dtype,
+        Operand::Scalar(scalar) => fusion.scalars[scalar].dtype,
+    };
+    let read: Vec<Value> = op.inputs.iter().map(value).collect::<Option<_>>()?;
+    let own = op.inputs.last().map(dtype)?;
+    Some(match (&op.kind, &read[..]) {
+        (OpKind::Cast(to), [a]) => eval::cast(own, *to, *a),
+        (OpKind::Unary(kind), [a]) => eval::unary(*kind, own, *a),
+        (OpKind::Binary(kind), [a, b]) => eval::binary(*kind, own, *a, *b),
+        (OpKind::Ternary(kind), [a, b, c]) => eval::ternary(*kind, own, *a, *b, *c),
+        (OpKind::Set | OpKind::Broadcast { .. } | OpKind::Permute { .. }, [a]) => *a,
+        _ => return None,
+    })
+}
+
+/// Whether it moves fewer bytes to compute what is read of a tensor in part for each reader, of inputs.
+fn pays(whole: &Whole<'_>, x: TensorId) -> bool {
+    let Some(chain) = Chain::of(whole, x) else { return false };
+    let bytes = |tensor: TensorId| whole.fusion.tensors[tensor].dtype.bytes() as f64;
+    let count = |tensor: TensorId| whole.sizes(tensor).iter().map(|size| *size as f64).product::<f64>();
+    let axes = |tensor: TensorId| whole.sizes(tensor).iter().filter(|size| **size != 1).count();
+    let of_inputs: f64 =
+        chain.sources.iter().filter(|source| axes(**source) >= axes(x)).map(|source| bytes(*source)).sum();
+    // What is stored is written, and read in part; a part that is returned is a view of it.
+    let (mut stored, mut again) = (count(x) * bytes(x), 0.0);
+    let (mut shown, mut windows, mut pads, mut others) = (0.0, 0, 0, 0);
+    for reader in whole.readers(x) {
+        if Window::of(whole, reader).is_none() {
+            others += 1;
+            continue;
+        }
+        let (output, is_pad) = (reader.output(), call(reader, Form::Pad).is_some());
+        // Where sizes are not seen, each may show all.
+        let elements = if whole.knows_sizes() { count(output) } else { count(x) };
+        let is_view = !is_pad && whole.is_returned(output);
+        *(if is_view { &mut again } else { &mut stored }) += elements * bytes(x);
+        again += elements * of_inputs;
+        shown += elements;
+        windows += 1;
+        pads += usize::from(is_pad);
+    }
+    if others == 0 && !chain.is_shared {
+        // A pad is computed with its operand. What is read by slices that show no element twice is computed once.
+        if (windows, pads) == (1, 1) {
+            return false;
+        }
+        if pads == 0 && shown <= count(x) {
+            return true;
+        }
+    }
+    again <= stored && chain.work(whole) * windows <= MOST_AGAIN
+}
