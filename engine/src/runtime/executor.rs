@@ -5,6 +5,7 @@
 //! they lie and when they end stands in the program.
 
 use super::bench::BenchOptions;
+use super::held::Held;
 use super::lookups;
 use super::profile::StepCost;
 use crate::backend::sim::SimReport;
@@ -14,6 +15,7 @@ use crate::options::{CompileCx, Phase, RunChecks, SimOptions};
 use crate::program::{Copy, HostCall, HostInput, Launch, LibraryCall, Program, Step, Storage, ValueId};
 use crate::refeval;
 use crate::tensor::{Arg, CopyRows, HostTensor, copy_rows};
+use crate::util::Hash128;
 use std::sync::Arc;
 
 /// One call: what is run on what.
@@ -24,6 +26,8 @@ pub(super) struct Call<'a> {
     pub(super) args: &'a [Arg],
     /// By position, after how many bytes an argument's storage repeats, as far as that is known.
     pub(super) periods: &'a [Option<usize>],
+    /// The digest of results that need not be brought: see [`Hints::results`](super::Hints).
+    pub(super) known: Option<Hash128>,
     /// How threads take turns; of no meaning on a GPU.
     pub(super) sim: &'a SimOptions,
     pub(super) checks: RunChecks,
@@ -32,15 +36,20 @@ pub(super) struct Call<'a> {
 impl<'a> Call<'a> {
     /// An argument that is a tensor.
     pub(super) fn tensor(&self, position: u32) -> Result<&'a HostTensor> {
-        match self.args.get(position as usize) {
-            Some(Arg::Tensor(tensor)) => Ok(tensor),
-            _ => Err(Diagnostic::bug(format!("argument {position} was checked to be a tensor"))),
-        }
+        tensor_of(self.args, position)
     }
 
     /// The first bytes of an argument's storage, of which all of it is made, where that is known.
     pub(super) fn repeated(&self, position: u32, storage: &'a [u8]) -> Option<&'a [u8]> {
         repeated(self.periods.get(position as usize).copied().flatten()?, storage)
+    }
+}
+
+/// The argument at a position, which is a tensor.
+pub(super) fn tensor_of(args: &[Arg], position: u32) -> Result<&HostTensor> {
+    match args.get(position as usize) {
+        Some(Arg::Tensor(tensor)) => Ok(tensor),
+        _ => Err(Diagnostic::bug(format!("argument {position} was checked to be a tensor"))),
     }
 }
 
@@ -92,12 +101,29 @@ pub(super) trait CallMemory {
     fn copy(&mut self, copy: &Copy, rows: &[CopyRows]) -> Result<()>;
     /// No later step reads the value.
     fn free(&mut self, value: ValueId);
+    /// Behind the last step: the results, if their digest is this one and they are worth leaving where they are. Nothing
+    /// can be asked of the memory afterwards.
+    fn hold(&mut self, _known: Hash128) -> Result<Option<Held>> {
+        Ok(None)
+    }
+}
+
+/// Results on the host.
+pub(super) struct Brought {
+    pub(super) outputs: Vec<HostTensor>,
+    pub(super) updates: Vec<(usize, HostTensor)>,
+}
+
+/// Where results are.
+pub(super) enum Results {
+    Brought(Brought),
+    /// They are known, and still on the device.
+    Held(Held),
 }
 
 /// What a call gave.
 pub(super) struct Executed {
-    pub(super) outputs: Vec<HostTensor>,
-    pub(super) updates: Vec<(usize, HostTensor)>,
+    pub(super) results: Results,
     /// Of each launch, in order.
     pub(super) reports: Vec<Option<SimReport>>,
 }
@@ -130,26 +156,42 @@ pub(super) fn run_steps(memory: &mut dyn CallMemory, call: Call<'_>) -> Result<E
         step.frees().iter().for_each(|value| memory.free(*value));
     }
     call.cx.span(Phase::Download, "results", 0, || {
-        let mut tensor = |value: &ValueId| result(&call, memory, *value);
-        let outputs = program.outputs.iter().map(&mut tensor).collect::<Result<_>>()?;
-        let updates = program.updated().map(|(position, value)| Ok((position as usize, tensor(&value)?)));
-        Ok(Executed { outputs, updates: updates.collect::<Result<_>>()?, reports })
+        let held = call.known.map_or(Ok(None), |known| memory.hold(known))?;
+        let bring = || bring(program, call.args, &mut |value| memory.take(value)).map(Results::Brought);
+        Ok(Executed { results: held.map_or_else(bring, |held| Ok(Results::Held(held)))?, reports })
     })
+}
+
+/// Results as the caller gets them; `take` is the bytes of a value from element 0 on.
+pub(super) fn bring(
+    program: &Program,
+    args: &[Arg],
+    take: &mut dyn FnMut(ValueId) -> Result<Vec<u8>>,
+) -> Result<Brought> {
+    let mut tensor = |value: &ValueId| result(program, args, take, *value);
+    let outputs = program.outputs.iter().map(&mut tensor).collect::<Result<_>>()?;
+    let updates = program.updated().map(|(position, value)| Ok((position as usize, tensor(&value)?)));
+    Ok(Brought { outputs, updates: updates.collect::<Result<_>>()? })
 }
 
 /// A value as the caller gets it: an argument that was updated keeps its storage, and a view of
 /// one that was not may be of one that is not on the device.
-fn result(call: &Call<'_>, memory: &mut dyn CallMemory, value: ValueId) -> Result<HostTensor> {
-    let own = &call.program.values[value];
-    let (root, within) = call.program.root(value);
-    let data = match call.program.values[root].storage {
-        Storage::Input(position) if root != value => given(call, position, within, own.bytes())?,
-        _ => memory.take(value)?,
+fn result(
+    program: &Program,
+    args: &[Arg],
+    take: &mut dyn FnMut(ValueId) -> Result<Vec<u8>>,
+    value: ValueId,
+) -> Result<HostTensor> {
+    let own = &program.values[value];
+    let (root, within) = program.root(value);
+    let data = match program.values[root].storage {
+        Storage::Input(position) if root != value => given(args, position, within, own.bytes())?.to_vec(),
+        _ => take(value)?,
     };
     let Storage::Input(position) = own.storage else {
         return Ok(HostTensor { meta: own.meta.clone(), data, offset: 0 });
     };
-    let given = call.tensor(position)?;
+    let given = tensor_of(args, position)?;
     // What has no element lies nowhere.
     let start = if data.is_empty() { 0 } else { given.first_byte() };
     let mut tensor = given.clone();
@@ -176,23 +218,25 @@ fn evaluate_on(call: &Call<'_>, host: &HostCall, memory: &mut dyn CallMemory) ->
 fn read_on(call: &Call<'_>, memory: &dyn CallMemory, value: ValueId) -> Result<Vec<u8>> {
     let (root, within) = call.program.root(value);
     match call.program.values[root].storage {
-        Storage::Input(position) => given(call, position, within, call.program.values[value].bytes()),
+        Storage::Input(position) => {
+            given(call.args, position, within, call.program.values[value].bytes()).map(<[u8]>::to_vec)
+        }
         _ => memory.read(value),
     }
 }
 
 /// Bytes of an argument, from so many behind its element 0 on.
-fn given(call: &Call<'_>, position: u32, within: u64, bytes: u64) -> Result<Vec<u8>> {
-    let given = call.tensor(position)?;
+pub(super) fn given(args: &[Arg], position: u32, within: u64, bytes: u64) -> Result<&[u8]> {
+    let given = tensor_of(args, position)?;
     if bytes == 0 {
         // What has no element lies nowhere.
-        return Ok(Vec::new());
+        return Ok(&[]);
     }
     let start = given.first_byte() + within as usize;
     let Some(data) = given.data.get(start..start + bytes as usize) else {
         return Err(Diagnostic::bug(format!("argument {position} is shorter than its layout")));
     };
-    Ok(data.to_vec())
+    Ok(data)
 }
 
 /// Evaluates an operation on the host; `read` and `write` are the bytes of values from

@@ -2,7 +2,8 @@
 
 use super::bench::BenchOptions;
 use super::cache::Cache;
-use super::executor::{Call, CallMemory, Executed, Executor, run_steps};
+use super::executor::{Call, CallMemory, Executed, Executor, given, run_steps};
+use super::held::{Held, Placed, digest_of, meta_of, missing, results_of, together};
 use super::profile::StepCost;
 use super::session::guard;
 use super::unchecked;
@@ -18,16 +19,18 @@ use crate::kernel::{BufId, ParamKind};
 use crate::options::{CompileCx, DeviceDesc, Phase, RunChecks};
 use crate::program::{Copy, Launch, LibraryCall, Program, Storage, ValueId};
 use crate::tensor::CopyRows;
-use crate::util::SecondaryMap;
+use crate::util::{Hash128, SecondaryMap, WORD};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Loaded kernels that are kept.
-const MAX_KERNELS: usize = 1024;
+/// Loaded kernels that are kept: as many as a session keeps plans, since the machine code of a kernel is some ten
+/// kilobytes, of which the device has many thousand times as much.
+const MAX_KERNELS: usize = 4096;
 /// Memory of fewer bytes is looked at by the host.
 const WORTH: usize = 1 << 20;
-/// Of the device's memory that is free, one part in so many may be copies of what is not to change.
+/// Of the device's memory that is free, one part in so many may be copies of what is not to change, or results that are
+/// held behind their call.
 const COPIES_SHARE: usize = 4;
 
 /// An open GPU with its compiler.
@@ -192,8 +195,8 @@ impl Executor for CudaBackend {
     fn begin<'a>(&'a self, call: Call<'a>) -> Result<Box<dyn CallMemory + 'a>> {
         self.load_all(&call.cx, call.program)?;
         let (inputs, copies) = call.cx.span(Phase::Upload, "arguments", 0, || self.place(&call))?;
-        let (own, known) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Box::new(GpuCall { gpu: self, call, inputs, own, known, fresh: Vec::new(), copies }))
+        let (placed, known) = (Placed { inputs, own: BTreeMap::new() }, BTreeMap::new());
+        Ok(Box::new(GpuCall { gpu: self, call, placed, known, fresh: Vec::new(), copies }))
     }
 
     fn run(&self, call: Call<'_>) -> Result<Executed> {
@@ -216,10 +219,7 @@ impl Executor for CudaBackend {
 struct GpuCall<'a> {
     gpu: &'a CudaBackend,
     call: Call<'a>,
-    /// Storage of arguments, by position.
-    inputs: BTreeMap<u32, GuardedBuffer>,
-    /// Values with memory of their own.
-    own: BTreeMap<ValueId, GuardedBuffer>,
+    placed: Placed,
     /// What launches left in values, of those that are checked for being changed later.
     known: BTreeMap<ValueId, Vec<u8>>,
     /// Of these, those that the last step wrote: nothing can have changed them since.
@@ -274,12 +274,8 @@ struct Work<'a> {
 impl GpuCall<'_> {
     /// Where element 0 of a value is.
     fn address(&self, value: ValueId) -> Result<u64> {
-        let (buffer, start) = self.place(value)?;
+        let (buffer, start) = self.placed.place(self.call.program, self.call.args, value)?;
         Ok(buffer.address() + start as u64)
-    }
-
-    fn missing(&self, value: ValueId) -> Box<Diagnostic> {
-        Diagnostic::bug(format!("{value} of @{} is not in memory", self.call.program.name()))
     }
 
     /// Memory for a value that is about to be written.
@@ -290,9 +286,9 @@ impl GpuCall<'_> {
             Storage::Arena { .. } | Storage::Output(_) => false,
             Storage::AliasOf { .. } => return Err(Diagnostic::bug(format!("{value} is a view, and is written"))),
         };
-        if !has_place && !self.own.contains_key(&value) {
+        if !has_place && !self.placed.own.contains_key(&value) {
             let buffer = GuardedBuffer::new(&self.gpu.device, own.bytes() as usize, 0)?;
-            self.own.insert(value, buffer);
+            self.placed.own.insert(value, buffer);
         }
         Ok(())
     }
@@ -333,10 +329,10 @@ impl GpuCall<'_> {
         for (number, value) in work.reads.iter().enumerate() {
             let Some(value) = value.map(|value| program.root(value).0) else { continue };
             let buffer = match program.values[value].storage {
-                Storage::Input(position) => self.inputs.get(&position),
-                _ => self.own.get(&value),
+                Storage::Input(position) => self.placed.inputs.get(&position),
+                _ => self.placed.own.get(&value),
             };
-            read.push((format!("input {number}"), buffer.ok_or_else(|| self.missing(value))?));
+            read.push((format!("input {number}"), buffer.ok_or_else(|| missing(program, value))?));
         }
         if checks.red_zones {
             memory.check_zones_and(work.issued, &read)?;
@@ -377,9 +373,13 @@ impl GpuCall<'_> {
             let (buffer, copy, expected) = match program.values[root].storage {
                 Storage::Input(position) => {
                     let given = self.call.tensor(position)?;
-                    (self.inputs.get(&position), self.copies.inputs.get(&position), Some(given.data.as_slice()))
+                    (self.placed.inputs.get(&position), self.copies.inputs.get(&position), Some(given.data.as_slice()))
                 }
-                _ => (self.own.get(&root), self.copies.values.get(&root), self.known.get(&root).map(Vec::as_slice)),
+                _ => (
+                    self.placed.own.get(&root),
+                    self.copies.values.get(&root),
+                    self.known.get(&root).map(Vec::as_slice),
+                ),
             };
             reads.extend(buffer.map(|buffer| ReadMemory { number, buffer, copy, expected }));
         }
@@ -440,7 +440,7 @@ impl GpuCall<'_> {
                 if is_clean {
                     self.remember(*output, &buffer)?;
                 }
-                self.own.insert(*output, buffer);
+                self.placed.own.insert(*output, buffer);
             }
             Ok(())
         })
@@ -456,15 +456,46 @@ impl GpuCall<'_> {
         writes.iter().map(place).collect()
     }
 
-    /// The memory that a value lies in, and where in it, in bytes.
-    fn place(&self, value: ValueId) -> Result<(&GuardedBuffer, usize)> {
-        let (root, within) = self.call.program.root(value);
-        let (buffer, start) = match self.call.program.values[root].storage {
-            Storage::Input(position) => (self.inputs.get(&position), self.call.tensor(position)?.first_byte()),
-            _ => (self.own.get(&root), 0),
+    /// The digest of a result's storage as the caller would get it: computed where the storage is, but for what is little.
+    /// If the bytes that the caller would get from his own argument were written too, the digest is another one.
+    fn digest(&self, value: ValueId) -> Result<Hash128> {
+        let Call { program, args, .. } = self.call;
+        let (own, root) = (&program.values[value], program.root(value));
+        let (buffer, start, bytes) = match (own.storage, program.values[root.0].storage) {
+            (Storage::Input(position), _) => {
+                let buffer = self.placed.inputs.get(&position).ok_or_else(|| missing(program, value))?;
+                (buffer, 0, buffer.len())
+            }
+            (_, Storage::Input(position)) => return given(args, position, root.1, own.bytes()).map(digest_of),
+            _ if own.bytes() == 0 => return Ok(digest_of(&[])),
+            _ => {
+                let (buffer, start) = self.placed.place(program, args, value)?;
+                (buffer, start, own.bytes() as usize)
+            }
         };
-        let buffer = buffer.ok_or_else(|| self.missing(value))?;
-        Ok((buffer, start + within as usize))
+        let address = buffer.address() + start as u64;
+        let on_device = bytes >= WORTH && address.is_multiple_of(WORD as u64);
+        match on_device.then(|| self.gpu.inspect(|inspector| inspector.digest(address, bytes))).flatten() {
+            Some(digest) => digest,
+            None => buffer.bytes_from(start, bytes).map(|bytes| digest_of(&bytes)),
+        }
+    }
+
+    /// Whether results are large, can be looked at on the device, and leave enough of its memory to later calls.
+    fn may_hold(&self) -> Result<bool> {
+        let program = self.call.program;
+        let bytes = |value: ValueId| match program.values[value].storage {
+            Storage::Input(position) => self.call.tensor(position).map_or(0, |given| given.data.len()),
+            _ => program.values[value].bytes() as usize,
+        };
+        let (most, all) = results_of(program)
+            .map(bytes)
+            .fold((0, 0usize), |(most, all), bytes| (bytes.max(most), all.saturating_add(bytes)));
+        if most < WORTH || self.gpu.inspect(|_| ()).is_none() {
+            return Ok(false);
+        }
+        let free = self.gpu.device.memory()?.0 + self.gpu.device.memory_use().cached;
+        Ok(all <= free / COPIES_SHARE)
     }
 }
 
@@ -502,12 +533,7 @@ impl CallMemory for GpuCall<'_> {
     }
 
     fn read(&self, value: ValueId) -> Result<Vec<u8>> {
-        let bytes = self.call.program.values[value].bytes() as usize;
-        if bytes == 0 {
-            return Ok(Vec::new());
-        }
-        let (buffer, start) = self.place(value)?;
-        buffer.bytes_from(start, bytes)
+        self.placed.read(self.call.program, self.call.args, value)
     }
 
     fn take(&mut self, value: ValueId) -> Result<Vec<u8>> {
@@ -522,9 +548,9 @@ impl CallMemory for GpuCall<'_> {
     fn write(&mut self, value: ValueId, bytes: Vec<u8>) -> Result<()> {
         self.fresh.clear();
         self.reserve(value)?;
-        match self.own.get_mut(&value) {
+        match self.placed.own.get_mut(&value) {
             Some(buffer) => buffer.upload(&bytes),
-            None => Err(self.missing(value)),
+            None => Err(missing(self.call.program, value)),
         }
     }
 
@@ -536,11 +562,21 @@ impl CallMemory for GpuCall<'_> {
     }
 
     fn free(&mut self, value: ValueId) {
-        self.own.remove(&value);
+        self.placed.own.remove(&value);
         self.known.remove(&value);
         if let Some(copy) = self.copies.values.remove(&value) {
             self.copies.room += copy.len();
         }
+    }
+
+    fn hold(&mut self, known: Hash128) -> Result<Option<Held>> {
+        let Call { program, args, .. } = self.call;
+        if !self.may_hold()? {
+            return Ok(None);
+        }
+        let one = |value: ValueId| Ok((meta_of(program, args, value)?, self.digest(value)?));
+        let digests: Vec<_> = results_of(program).map(one).collect::<Result<_>>()?;
+        Ok((together(digests) == known).then(|| Held::new(program, std::mem::take(&mut self.placed))))
     }
 }
 

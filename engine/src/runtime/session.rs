@@ -3,8 +3,9 @@
 use super::bench::{BenchOptions, BenchReport};
 use super::cache::Cache;
 use super::device_tensor::OwnedTensor;
-use super::executor::{Call, Executor};
+use super::executor::{Brought, Call, Executor, Results};
 use super::gpu_timing;
+use super::held::{Held, meta_of, results_digest};
 use super::key::{Keys, kernel_key, keys, session_key};
 use super::on_cuda::CudaBackend;
 use super::on_sim::Simulator;
@@ -20,7 +21,7 @@ use crate::options::{CompileCx, DeviceDesc, Options, Phase, RunChecks, SimOption
 use crate::preseg;
 use crate::program::{Launch, Program};
 use crate::segment::{self, Derived, Segments};
-use crate::tensor::{Arg, ArgMeta, HostTensor};
+use crate::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
 use crate::util::Hash128;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -82,16 +83,91 @@ pub struct RunOutcome {
 }
 
 impl RunOutcome {
+    /// The digest of all results.
+    pub fn digest(&self) -> Hash128 {
+        results_digest(self.outputs.iter().chain(self.updates.iter().map(|(_, updated)| updated)))
+    }
     /// The kernel, if the program is one and nothing else.
     pub fn kernel(&self) -> Option<&Launch> {
         self.program.one_kernel()
     }
 }
 
+/// What a caller knows of a call that spares a GPU copies. Results are the same with it as without it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hints<'a> {
+    /// Of arguments, by position, that their storage is its first so many bytes again and again: a GPU is sent those, and
+    /// makes the rest itself. Of a position that is not there nothing is known.
+    pub periods: &'a [Option<usize>],
+    /// The digest of results that the caller has no need to see again ([`results_digest`]): where those of the call
+    /// are large and have it, a GPU keeps them.
+    pub results: Option<Hash128>,
+}
+
+/// What a run gave, as far as its caller did not know it.
+#[derive(Debug)]
+pub enum Ran {
+    /// Results that are on the host.
+    Brought(RunOutcome),
+    /// Results whose digest is the one that was given.
+    Known(KnownRun),
+}
+
+/// A run whose results are known. They stay in the memory of its device until it is dropped.
+#[derive(Debug)]
+pub struct KnownRun {
+    program: Arc<Program>,
+    digest: Hash128,
+    held: Held,
+    /// Of each launch, in order.
+    reports: Vec<Option<SimReport>>,
+}
+
+impl Ran {
+    /// What was run.
+    pub fn program(&self) -> &Arc<Program> {
+        match self {
+            Self::Brought(run) => &run.program,
+            Self::Known(run) => &run.program,
+        }
+    }
+    /// What is on the host.
+    pub fn brought(&self) -> Option<&RunOutcome> {
+        match self {
+            Self::Brought(run) => Some(run),
+            Self::Known(_) => None,
+        }
+    }
+    /// The digest of all results.
+    pub fn digest(&self) -> Hash128 {
+        match self {
+            Self::Brought(run) => run.digest(),
+            Self::Known(run) => run.digest,
+        }
+    }
+    /// Types and layouts of the outputs in order, given the arguments of the run.
+    pub fn output_metas<'a>(&'a self, args: &'a [Arg]) -> Result<Vec<&'a TensorMeta>> {
+        match self {
+            Self::Brought(run) => Ok(run.outputs.iter().map(|output| &output.meta).collect()),
+            Self::Known(run) => run.program.outputs.iter().map(|output| meta_of(&run.program, args, *output)).collect(),
+        }
+    }
+    /// All results on the host, given the arguments of the run.
+    pub fn bring(self, args: &[Arg]) -> Result<RunOutcome> {
+        match self {
+            Self::Brought(run) => Ok(run),
+            Self::Known(KnownRun { program, held, reports, .. }) => {
+                let Brought { outputs, updates } = held.bring(args)?;
+                Ok(RunOutcome { outputs, updates, program, reports })
+            }
+        }
+    }
+}
+
 /// Memory of a device in bytes, by who holds it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// In buffers of calls of this session: nothing between two calls.
+    /// In buffers of calls of this session: nothing between two calls but the results of a [`KnownRun`].
     pub live: u64,
     /// In buffers of this session that outlive calls.
     pub kept: u64,
@@ -306,19 +382,13 @@ impl Session {
 
     /// Compiles if needed and runs once.
     pub fn run(&self, fusion: &Fusion, args: &[Arg], trace: &dyn Trace) -> Result<RunOutcome> {
-        self.run_repeating(fusion, args, &[], trace)
+        self.run_knowing(fusion, args, &Hints::default(), trace)?.bring(args)
     }
 
-    /// The same where the caller knows of arguments, by position, that their storage is its first so many bytes again and
-    /// again: a GPU is sent those, and makes the rest itself. Of a position that is not there nothing is known.
-    pub fn run_repeating(
-        &self,
-        fusion: &Fusion,
-        args: &[Arg],
-        periods: &[Option<usize>],
-        trace: &dyn Trace,
-    ) -> Result<RunOutcome> {
-        self.execute(fusion, Given { args, periods }, &self.sim_options(), trace)
+    /// The same for a caller who knows something of the call. The simulator, and a GPU that is told to check nothing, have
+    /// no use for it.
+    pub fn run_knowing(&self, fusion: &Fusion, args: &[Arg], hints: &Hints<'_>, trace: &dyn Trace) -> Result<Ran> {
+        self.execute(fusion, args, hints, &self.sim_options(), trace)
     }
 
     /// Runs under each of the given simulator options in turn: same program, other
@@ -330,7 +400,8 @@ impl Session {
         schedules: &[SimOptions],
         trace: &dyn Trace,
     ) -> Vec<Result<RunOutcome>> {
-        schedules.iter().map(|sim| self.execute(fusion, Given { args, periods: &[] }, sim, trace)).collect()
+        let run = |sim| self.execute(fusion, args, &Hints::default(), sim, trace)?.bring(args);
+        schedules.iter().map(run).collect()
     }
 
     /// Measures a fusion on a GPU: all its steps, which must be the device's. Counters
@@ -565,21 +636,27 @@ impl Session {
         }
     }
 
-    fn execute(&self, fusion: &Fusion, given: Given<'_>, sim: &SimOptions, trace: &dyn Trace) -> Result<RunOutcome> {
-        let (cx, Given { args, periods }) = (self.cx(trace), given);
+    fn execute(
+        &self,
+        fusion: &Fusion,
+        args: &[Arg],
+        hints: &Hints<'_>,
+        sim: &SimOptions,
+        trace: &dyn Trace,
+    ) -> Result<Ran> {
+        let (cx, Hints { periods, results: known }) = (self.cx(trace), *hints);
         let program = cx.span(Phase::Plan, &fusion.name, 0, || self.program_of(fusion, args, trace))?;
-        let call = Call { cx, program: &program, args, periods, sim, checks: self.checks };
+        let call = Call { cx, program: &program, args, periods, known, sim, checks: self.checks };
         let done = guard("running", fusion, || self.executor().run(call))?;
-        let (outputs, updates, reports) = (done.outputs, done.updates, done.reports);
-        Ok(RunOutcome { outputs, updates, program, reports })
+        let reports = done.reports;
+        Ok(match (done.results, known) {
+            (Results::Brought(Brought { outputs, updates }), _) => {
+                Ran::Brought(RunOutcome { outputs, updates, program, reports })
+            }
+            (Results::Held(held), Some(digest)) => Ran::Known(KnownRun { program, digest, held, reports }),
+            (Results::Held(_), None) => return Err(Diagnostic::bug("results are held that nobody knows")),
+        })
     }
-}
-
-/// Arguments, and after how many bytes the storage of each repeats, where that is known.
-#[derive(Clone, Copy)]
-struct Given<'a> {
-    args: &'a [Arg],
-    periods: &'a [Option<usize>],
 }
 
 /// The kernels of a session.

@@ -2,6 +2,7 @@
 
 mod cache;
 mod graphs;
+mod known;
 mod models;
 mod profile;
 

@@ -1,7 +1,7 @@
 //! Runs on a GPU where nothing is checked: host tensors are brought to the device, and then
 //! a program goes as it does for a caller whose tensors are there.
 
-use super::executor::{Call, Executed};
+use super::executor::{Brought, Call, Executed, Results};
 use super::on_cuda::CudaBackend;
 use super::ready::{Addresses, Ready, ReadyOutput};
 use crate::backend::cuda::DeviceBuffer;
@@ -112,5 +112,5 @@ pub(super) fn run(gpu: &CudaBackend, call: Call<'_>) -> Result<Executed> {
         updates.extend(memory.argument(position)?.map(|tensor| (position as usize, tensor)));
     }
     let reports = call.program.launches().map(|_| None).collect();
-    Ok(Executed { outputs, updates, reports })
+    Ok(Executed { results: Results::Brought(Brought { outputs, updates }), reports })
 }

@@ -1,8 +1,9 @@
 //! Small foundations that every stage uses: typed ids, arenas keyed by them,
-//! a stable content hash, disjoint sets, bounded maps, quantiles, distances of words, jobs on threads,
+//! a stable content hash, a digest of bytes that threads make together, disjoint sets, bounded maps, quantiles, distances of words, jobs on threads,
 //! assertions of builds that check themselves.
 //! Nothing here knows about fusions or kernels.
 
+mod digest;
 mod disjoint;
 mod distance;
 mod hash;
@@ -13,6 +14,7 @@ mod quantile;
 mod self_check;
 pub(crate) mod sync;
 
+pub use digest::{CONSTANTS, WORD, WordSums};
 pub use disjoint::DisjointSets;
 pub use distance::edit_distance;
 pub use hash::{Hash128, StableHasher};

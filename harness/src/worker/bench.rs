@@ -6,7 +6,7 @@ use engine::backend::sim::Counters;
 use engine::diag::Result;
 use engine::fusion::{Fusion, bind_args};
 use engine::options::{NoTrace, Phase, Trace};
-use engine::runtime::{BenchOptions, RunOutcome, Session};
+use engine::runtime::{BenchOptions, Ran, RunOutcome, Session};
 use engine::tensor::Arg;
 use engine::util::quantile;
 use std::collections::BTreeMap;
@@ -19,16 +19,16 @@ pub(super) fn measure(
     fusion: &Fusion,
     args: &[Arg],
     session: &Session,
-    runs: &[&RunOutcome],
+    runs: &[&Ran],
     outcome: &mut Outcome,
 ) -> Result<()> {
     let mut perf = Perf { bytes: bytes_moved(case, fusion, args)?, ..Perf::default() };
     if session.is_simulator() {
-        if let Some(run) = runs.first() {
+        if let Some(run) = runs.first().and_then(|run| run.brought()) {
             perf.counters = counters(run);
             perf.samples = 1;
         }
-    } else if runs.iter().all(|run| run.program.on_host().next().is_none()) {
+    } else if runs.iter().all(|run| run.program().on_host().next().is_none()) {
         // What the host computes has no time on the device: only facts and summary tell of it.
         let report = session.bench(fusion, args, &BenchOptions::default(), &NoTrace)?;
         perf.samples = report.kernel_ns.len() as u64;

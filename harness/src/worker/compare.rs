@@ -7,7 +7,7 @@ use engine::compile::{BoundFusion, result_metas};
 use engine::fusion::{self, Bindings, Fusion, TensorId};
 use engine::program::ResultMemory;
 use engine::refeval::{self, Tolerance};
-use engine::runtime::RunOutcome;
+use engine::runtime::Ran;
 use engine::tensor::{Arg, ArgMeta, HostTensor};
 
 /// Compares one output and adds to the figures; the text says what is wrong.
@@ -36,21 +36,20 @@ pub(super) fn compare(
 /// The outputs that do not lie as the definition says: as the reference lays them out where
 /// that is dense or the result is a view, else row-major; one that an input becomes as that input.
 /// Strides of axes of size 1 say nothing, nor do any where there is no element.
-pub(super) fn layouts(fusion: &Fusion, bindings: &Bindings, args: &[Arg], run: &RunOutcome) -> Vec<String> {
+pub(super) fn layouts(fusion: &Fusion, bindings: &Bindings, args: &[Arg], run: &Ran) -> Vec<String> {
     let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
     let bound = BoundFusion { fusion, bindings, args: &metas, alignments: &[] };
-    let (Ok(own), Ok(views)) = (result_metas(&bound), fusion::layouts(fusion, bindings, &metas)) else {
+    let views = fusion::layouts(fusion, bindings, &metas);
+    let (Ok(own), Ok(views), Ok(got)) = (result_metas(&bound), views, run.output_metas(args)) else {
         return Vec::new();
     };
     let mut complaints = Vec::new();
-    for (((output, own), memory), got) in
-        fusion.outputs.iter().zip(own).zip(run.program.result_memories()).zip(&run.outputs)
-    {
+    for (((output, own), memory), got) in fusion.outputs.iter().zip(own).zip(run.program().result_memories()).zip(got) {
         let is_update = fusion.updates.iter().any(|update| update.tensor == *output);
         let wanted = if memory == ResultMemory::Own || is_update { &own } else { &views[*output] };
-        if !got.meta.has_places_of(wanted) {
+        if !got.has_places_of(wanted) {
             let (name, strides) = (&fusion.tensors[*output].name, &wanted.strides);
-            complaints.push(format!("output %{name} has strides {:?}, not {strides:?}", got.strides()));
+            complaints.push(format!("output %{name} has strides {:?}, not {strides:?}", got.strides));
         }
     }
     complaints

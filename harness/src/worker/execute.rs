@@ -15,8 +15,9 @@ use engine::fusion::{Bindings, Fusion};
 use engine::options::{DeviceDesc, NoTrace, Phase, SimOptions, SimSchedule, Trace};
 use engine::program::Program;
 use engine::refeval::Evaluation;
-use engine::runtime::{BenchOptions, CACHED, RunOutcome, Session};
+use engine::runtime::{BenchOptions, CACHED, Hints, Ran, RunOutcome, Session};
 use engine::tensor::{Arg, HostTensor};
+use engine::util::Hash128;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
@@ -149,11 +150,13 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
     }
     // The program that ran: it also depends on how the arguments are aligned.
     if let Some((_, run)) = runs.first() {
-        outcome.rests_on = Some(ran_as(&run.program));
-        spans.own(Own::Report, "expectations", || judge.expectations(run, session.device(), cx.bless, &mut outcome));
+        outcome.rests_on = Some(ran_as(run.program()));
+        spans.own(Own::Report, "expectations", || {
+            judge.expectations(run.program(), session.device(), cx.bless, &mut outcome)
+        });
     }
     if cx.mode == Mode::Bench && outcome.verdict == Verdict::Pass {
-        let runs: Vec<&RunOutcome> = runs.iter().map(|(_, run)| run).collect();
+        let runs: Vec<&Ran> = runs.iter().map(|(_, run)| run).collect();
         spans
             .own(Own::Bench, "bench", || bench::measure(case, &fusion, &args, session, &runs, &mut outcome))
             .map_err(one)?;
@@ -163,17 +166,20 @@ fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<
 }
 
 /// A run with the words that tell it from others of its case.
-type NamedRun = (String, RunOutcome);
+type NamedRun = (String, Ran);
 
-/// Runs a case under each schedule of the simulator, or on the GPU; with `twice` once more.
+/// Runs a case under each schedule of the simulator, or on the GPU; with `twice` once more. Large results that passed before
+/// stay on a GPU, unless a run of the case gave others: then there are all, to be compared with each other.
 fn runs(judge: &Judge<'_>, cx: &Cx<'_>, session: &Session) -> Result<Vec<NamedRun>, Vec<Diagnostic>> {
     let Judge { case, fusion, args, spans, .. } = *judge;
     let mut runs = Vec::new();
-    let mut add = |what: String, result: Result<RunOutcome>| -> Result<(), Vec<Diagnostic>> {
+    let mut add = |what: String, result: Result<Ran>| -> Result<(), Vec<Diagnostic>> {
         #[cfg_attr(not(feature = "planted"), expect(unused_mut, reason = "planted faults spoil results"))]
         let mut run = result.map_err(|error| one(error.note(format!("this happened {what}"))))?;
         #[cfg(feature = "planted")]
-        super::planted::results(case, &mut run.outputs);
+        if let Ran::Brought(run) = &mut run {
+            super::planted::results(case, &mut run.outputs);
+        }
         runs.push((what, run));
         Ok(())
     };
@@ -182,22 +188,35 @@ fn runs(judge: &Judge<'_>, cx: &Cx<'_>, session: &Session) -> Result<Vec<NamedRu
         let schedules = schedules(&case.sim, case, cx.seed, threads).map_err(one)?;
         let options: Vec<SimOptions> = schedules.iter().map(|(_, options)| *options).collect();
         for ((name, _), result) in schedules.iter().zip(session.run_many(fusion, args, &options, spans)) {
-            add(format!("under schedule {name}"), result)?;
+            add(format!("under schedule {name}"), result.map(Ran::Brought))?;
         }
         // The same schedule must give the same bits; the others show what depends on the order of threads.
         let again =
             if cx.twice { session.run_many(fusion, args, &options[..options.len().min(1)], spans) } else { Vec::new() };
         for result in again {
-            add("under the first schedule again".into(), result)?;
+            add("under the first schedule again".into(), result.map(Ran::Brought))?;
         }
     } else {
         // A retry is a second opinion, also on what was sent.
         let periods = if cx.attempt == 0 { args::periods(fusion, case).map_err(one)? } else { Vec::new() };
+        // Who blesses sees what is there.
+        let results = judge.known.filter(|_| !cx.bless).map(|known| Hash128(known.0));
+        let hints = Hints { periods: &periods, results };
         for what in ["on the GPU", "on the GPU a second time"].into_iter().take(1 + usize::from(cx.twice)) {
-            add(what.into(), session.run_repeating(fusion, args, &periods, spans))?;
+            add(what.into(), session.run_knowing(fusion, args, &hints, spans))?;
         }
     }
-    Ok(runs)
+    all_or_none(runs, args, spans)
+}
+
+/// The same runs, of which either all are known or all have results on the host.
+fn all_or_none(runs: Vec<NamedRun>, args: &[Arg], spans: &Spans<'_>) -> Result<Vec<NamedRun>, Vec<Diagnostic>> {
+    let brought = runs.iter().filter(|(_, run)| run.brought().is_some()).count();
+    if brought == 0 || brought == runs.len() {
+        return Ok(runs);
+    }
+    let bring = |(what, run): NamedRun| Ok((what, Ran::Brought(run.bring(args).map_err(one)?)));
+    spans.engine(Phase::Download, "results", || runs.into_iter().map(bring).collect())
 }
 
 /// Who computed what a case returns.
@@ -270,9 +289,7 @@ impl Judge<'_> {
     /// Holds the outputs of each run to the digest of those that passed before, and where they are others to the
     /// reference. The first failure is the outcome's reason.
     fn outcome(&mut self, runs: &[NamedRun]) -> Result<Outcome, Vec<Diagnostic>> {
-        let digest = |(_, run): &NamedRun| {
-            facts::out_digest(run.outputs.iter().chain(run.updates.iter().map(|(_, tensor)| tensor)))
-        };
+        let digest = |(_, run): &NamedRun| Digest(run.digest().0);
         let digests: Vec<Digest> = self.spans.own(Own::Compare, "digests", || runs.iter().map(digest).collect());
         let known = self.known;
         let is_known = |digest: &Digest| known == Some(*digest);
@@ -290,11 +307,12 @@ impl Judge<'_> {
             ..Outcome::pass_by(PassedBy::Kernel)
         };
         for ((what, run), digest) in runs.iter().zip(&digests) {
-            let wanted = self.wanted.as_ref().filter(|_| !is_known(digest));
+            // What was not brought has the known digest.
+            let wanted = self.wanted.as_ref().filter(|_| !is_known(digest)).zip(run.brought());
             let complaints = self.spans.own(Own::Compare, what, || {
                 let numbers = wanted.zip(outcome.numerics.as_mut());
-                let mut complaints =
-                    numbers.map_or_else(Vec::new, |(wanted, numerics)| self.values(&bindings, run, wanted, numerics));
+                let mut complaints = numbers
+                    .map_or_else(Vec::new, |((wanted, run), numerics)| self.values(&bindings, run, wanted, numerics));
                 complaints.extend(compare::layouts(self.fusion, &bindings, self.args, run));
                 complaints
             });
@@ -353,16 +371,15 @@ impl Judge<'_> {
         complaints
     }
 
-    /// How alike the runs are.
+    /// How alike the runs are: those that are known, all in the same way, are equal.
     fn variation(&self, runs: &[NamedRun]) -> Variation {
         let names: Vec<&str> = self.fusion.outputs.iter().map(|id| self.fusion.tensors[*id].name.as_str()).collect();
         let what: Vec<String> = (0..runs.len()).map(|number| format!("run {} of {}", number + 1, runs.len())).collect();
-        let outputs = runs.iter().map(|(_, run)| run.outputs.as_slice());
-        variation::of_runs(&names, what.iter().map(String::as_str).zip(outputs))
+        let brought = what.iter().zip(runs).filter_map(|(what, (_, run))| Some((what.as_str(), run.brought()?)));
+        variation::of_runs(&names, brought.map(|(what, run)| (what, run.outputs.as_slice())))
     }
 
-    fn expectations(&self, run: &RunOutcome, device: &DeviceDesc, bless: bool, outcome: &mut Outcome) {
-        let program = &run.program;
+    fn expectations(&self, program: &Program, device: &DeviceDesc, bless: bool, outcome: &mut Outcome) {
         outcome.facts = facts::gather(program);
         outcome.kernel_crc = facts::kernel_crc(program);
         let (mut broken, rewritten) = facts::check(self.case, &outcome.facts);
@@ -708,10 +725,50 @@ mod tests {
         if known.is_none() {
             assert_eq!(judge.evaluate().expect("evaluates"), None);
         }
-        let outcome = judge.outcome(&[("here".into(), run)]).expect("judges");
+        let outcome = judge.outcome(&[("here".into(), Ran::Brought(run))]).expect("judges");
         let asked = spans.phases().contains_key(Own::Reference.name());
         assert_eq!(asked, outcome.held_to == Some(HeldTo::Reference), "{outcome:?}");
         outcome
+    }
+
+    /// A large result that is known is neither brought nor compared; what a second run gave is as much a result as the
+    /// first, and who has one that is not known has all.
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn needs_gpu_results_that_passed_are_not_brought() {
+        let (cases, _) = read_text("judge.fuse", &TEXT.replace("[50]", "[500000]"), Target::Cuda);
+        let case = cases.first().expect("a case");
+        let page = Page::create().expect("a page");
+        let crumbs = CrumbWriter::open(page.share().expect("shares")).expect("maps");
+        let spans = Spans::new(&crumbs, None, Instant::now());
+        let fusion = pipeline::parse(case).expect("parses");
+        let draws = Draws::default();
+        let args = args::build(&fusion, case, &draws).expect("inputs");
+        let session = Session::cuda(0, Default::default()).expect("a GPU");
+        let run = |results: Option<Digest>| {
+            let hints = Hints { results: results.map(|digest| Hash128(digest.0)), ..Hints::default() };
+            ("here".to_string(), session.run_knowing(&fusion, &args, &hints, &spans).expect("runs"))
+        };
+        let judged = |known: Option<Digest>, runs: &[NamedRun]| {
+            let mut judge =
+                Judge { case, fusion: &fusion, args: &args, draws: &draws, known, wanted: None, spans: &spans };
+            let outcome = judge.outcome(runs).expect("judges");
+            (outcome, judge.variation(runs))
+        };
+        let (first, _) = judged(None, &[run(None)]);
+        assert_eq!((first.outcome.as_str(), first.held_to), ("pass", Some(HeldTo::Reference)));
+        let known = [run(first.out_digest), run(first.out_digest)];
+        assert!(known.iter().all(|(_, run)| run.brought().is_none()));
+        let (again, variation) = judged(first.out_digest, &known);
+        assert_eq!((again.outcome.as_str(), again.held_to), ("pass", Some(HeldTo::Digest)));
+        assert_eq!((again.out_digest, variation.detail.as_str()), (first.out_digest, ""));
+        let other = first.out_digest.map(|digest| Digest(!digest.0));
+        let unknown = [run(other)];
+        assert!(unknown[0].1.brought().is_some());
+        assert_eq!(judged(other, &unknown).0.held_to, Some(HeldTo::Reference));
+        let mixed = all_or_none(vec![run(first.out_digest), run(other)], &args, &spans).expect("brings");
+        assert!(mixed.iter().all(|(_, run)| run.brought().is_some()));
+        assert_eq!(judged(first.out_digest, &mixed).0.held_to, Some(HeldTo::Digest));
     }
 
     #[test]

@@ -6,9 +6,9 @@ use crc32fast::Hasher;
 use engine::compile::Plan;
 use engine::kernel::{BoundLaunch, Scope, Stmt, StmtKind};
 use engine::program::{Launch, Program, Step};
+use engine::runtime::results_digest;
 use engine::segment::SegmentKind;
 use engine::tensor::HostTensor;
-use rayon::prelude::*;
 use std::collections::BTreeMap;
 
 /// The facts of [`crate::case::FACTS`]: those of a kernel are known where it is the only one.
@@ -157,42 +157,5 @@ pub(super) fn kernel_crc(program: &Program) -> Option<u32> {
 
 /// The digest of results: their types, sizes and strides, and their bytes.
 pub(super) fn out_digest<'a>(outputs: impl IntoIterator<Item = &'a HostTensor>) -> Digest {
-    let of = |output: &HostTensor| {
-        let meta = &output.meta;
-        let form = format!("{} {:?} {:?}", meta.dtype, meta.sizes, meta.strides);
-        Digest::of_all([Digest::of(form.as_bytes()), digest_of(&output.data)])
-    };
-    Digest::of_all(outputs.into_iter().map(of))
-}
-
-/// Bytes that one thread digests at a time.
-const DIGEST_PART: usize = 1 << 20;
-
-/// The digest of bytes, by all threads: results can be large.
-fn digest_of(bytes: &[u8]) -> Digest {
-    let parts: Vec<Digest> = bytes.par_chunks(DIGEST_PART).map(Digest::of).collect();
-    Digest::of_all(parts)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use engine::num::DType;
-
-    #[test]
-    fn every_byte_and_the_form_are_in_the_digest_of_results() {
-        let bytes: Vec<u8> = (0..2 * DIGEST_PART + 8).map(|i| (i % 253) as u8).collect();
-        let of = |dtype: DType, bytes: &[u8]| {
-            let sizes = [(bytes.len() / dtype.bytes()) as i64];
-            out_digest(&[HostTensor::contiguous(dtype, &sizes, bytes.to_vec()).expect("a tensor")])
-        };
-        let whole = of(DType::F32, &bytes);
-        assert_eq!(of(DType::F32, &bytes), whole);
-        assert!(of(DType::I32, &bytes) != whole && of(DType::F32, &bytes[..bytes.len() - 4]) != whole);
-        for at in [0, DIGEST_PART - 1, DIGEST_PART, bytes.len() - 1] {
-            let mut other = bytes.clone();
-            other[at] ^= 1;
-            assert!(of(DType::F32, &other) != whole, "{at}");
-        }
-    }
+    Digest(results_digest(outputs).0)
 }

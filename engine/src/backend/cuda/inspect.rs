@@ -1,23 +1,24 @@
-//! Looks at memory of a device on the device: whether it is as a copy of it is, and whether it holds a poison. What is as
-//! it should be need not cross the bus to show it; what is not is looked at by the host, which can say where.
+//! Looks at memory of a device on the device: whether it is as a copy of it is, whether it holds a poison, and what its
+//! digest is ([`WordSums`]). What is as it should be need not cross the bus to show it; what is not is looked at by the
+//! host, which can say where.
 //!
 //! Invariant: an answer is about what all work issued before on the device's own stream leaves.
 
 use super::device::{Device, DeviceBuffer};
 use super::launch::{LaunchArgs, LoadedKernel};
 use super::nvrtc::{Nvrtc, NvrtcOptions};
-use crate::diag::Result;
+use crate::diag::{Diagnostic, Result};
+use crate::util::{CONSTANTS, Hash128, WORD, WordSums};
+use std::fmt::Write;
 use std::sync::Arc;
 
-/// Threads of a block of either kernel.
+/// Threads of a block of each kernel.
 const THREADS: u32 = 256;
 /// Blocks for each multiprocessor: as many as are at work at once.
 const BLOCKS: u32 = 8;
-/// Bytes that a thread reads at once.
-const WORD: usize = 16;
-
 /// Each thread looks at every so manyth word of 16 bytes, and one of them at the rest. A word less its poison has a zero
-/// element where an element holds it.
+/// element where an element holds it. A word that is not whole is filled up with zeros for the digest; the sums of the
+/// threads of a warp are added there, so that few meet in memory.
 const TEXT: &str = r#"
 typedef unsigned long long u64;
 typedef unsigned char u8;
@@ -73,7 +74,53 @@ extern "C" __global__ void __launch_bounds__(256) hold_poison(
   }
   *found = 1;
 }
+
+__device__ u64 scramble(u64 x) {
+  x = (x ^ (x >> 32)) * FIRST_FACTOR;
+  return x ^ (x >> 29);
+}
+
+__device__ u64 scramble_more(u64 x) {
+  x = scramble(x) * SECOND_FACTOR;
+  return x ^ (x >> 32);
+}
+
+__device__ void add_word(u64* sums, u64 number, u64 low, u64 high) {
+  low += number * LOW_STEP + LOW_START;
+  high += number * HIGH_STEP + HIGH_START;
+  sums[0] += scramble_more(scramble(low) + high);
+  sums[1] += scramble_more(scramble(high) + low);
+}
+
+extern "C" __global__ void __launch_bounds__(256) sum_words(const ulonglong2* memory, u64 bytes, u64* found) {
+  const u64 words = bytes / 16, rest = bytes % 16, first = blockIdx.x * 256ull + threadIdx.x, step = gridDim.x * 256ull;
+  u64 sums[2] = {0, 0};
+  #pragma unroll 4
+  for (u64 i = first; i < words; i += step) {
+    const ulonglong2 x = memory[i];
+    add_word(sums, i, x.x, x.y);
+  }
+  if (first == 0 && rest) {
+    u64 halves[2] = {0, 0};
+    for (u64 i = 0; i < rest; ++i) halves[i / 8] |= (u64)((const u8*)memory)[words * 16 + i] << (8 * (i % 8));
+    add_word(sums, words, halves[0], halves[1]);
+  }
+  for (int half = 0; half < 2; ++half) {
+    for (int far = 16; far; far /= 2) sums[half] += __shfl_down_sync(0xffffffffu, sums[half], far);
+    if (threadIdx.x % 32 == 0) atomicAdd(found + half, sums[half]);
+  }
+}
 "#;
+
+/// The text with the numbers of the digest.
+fn text() -> String {
+    let mut text = String::new();
+    for (name, number) in CONSTANTS {
+        // Writing to a text never fails.
+        let _ = writeln!(text, "#define {name} {number:#x}ull");
+    }
+    text + TEXT
+}
 
 /// What is asked of memory, whose address is a multiple of 16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +151,7 @@ pub struct Inspector {
     device: Arc<Device>,
     differ: LoadedKernel,
     hold_poison: LoadedKernel,
+    sum_words: LoadedKernel,
     found: DeviceBuffer,
 }
 
@@ -111,12 +159,13 @@ impl Inspector {
     /// Compiles and loads the kernels.
     pub fn new(device: &Arc<Device>, nvrtc: &Nvrtc) -> Result<Self> {
         let options = NvrtcOptions::new(device.desc().compute_capability, true);
-        let cubin = nvrtc.compile_text(TEXT, "inspect", &options)?;
+        let cubin = nvrtc.compile_text(&text(), "inspect", &options)?;
         Ok(Self {
             device: Arc::clone(device),
             differ: LoadedKernel::load_entry(device, &cubin.bytes, "differ", 0, 4)?,
             hold_poison: LoadedKernel::load_entry(device, &cubin.bytes, "hold_poison", 0, 5)?,
-            found: device.alloc_kept(ANSWER)?,
+            sum_words: LoadedKernel::load_entry(device, &cubin.bytes, "sum_words", 0, 3)?,
+            found: device.alloc_kept(SUMS)?,
         })
     }
 
@@ -142,6 +191,20 @@ impl Inspector {
         Ok(answer != [0; ANSWER])
     }
 
+    /// The digest of so many bytes at an address, which is a multiple of 16; waits for it. The caller answers for the memory
+    /// as above.
+    pub fn digest(&mut self, address: u64, bytes: usize) -> Result<Hash128> {
+        if !address.is_multiple_of(WORD as u64) {
+            return Err(Diagnostic::bug("memory that is digested on the device begins within a word"));
+        }
+        let mut sums = [0; SUMS];
+        self.found.fill(0, SUMS, 0)?;
+        self.launch(&self.sum_words, bytes, &[address, bytes as u64, self.found.address()])?;
+        self.found.download(0, &mut sums)?;
+        let half = |which: usize| sums[8 * which..].first_chunk().map_or(0, |half| u64::from_le_bytes(*half));
+        Ok(WordSums([half(0), half(1)]).digest(bytes as u64))
+    }
+
     fn launch(&self, kernel: &LoadedKernel, bytes: usize, args: &[u64]) -> Result<()> {
         let enough = bytes.div_ceil(WORD * THREADS as usize);
         let most = (BLOCKS * self.device.desc().sm_count).max(1);
@@ -152,6 +215,8 @@ impl Inspector {
 
 /// Bytes of an answer.
 const ANSWER: usize = 4;
+/// Bytes of the sums of words.
+const SUMS: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -163,7 +228,7 @@ mod tests {
     fn needs_nvrtc_what_inspects_memory_compiles() {
         let nvrtc = nvrtc();
         for compute_capability in [(8, 0), (9, 0), (10, 0)] {
-            nvrtc.compile_text(TEXT, "inspect", &NvrtcOptions::new(compute_capability, true)).expect("compiles");
+            nvrtc.compile_text(&text(), "inspect", &NvrtcOptions::new(compute_capability, true)).expect("compiles");
         }
     }
 
@@ -196,6 +261,32 @@ mod tests {
                 assert!(!inspector.any(&[question, question]).unwrap(), "{len}: byte {at}");
             }
             assert_eq!(b.all_bytes().unwrap(), given);
+        }
+    }
+
+    #[test]
+    #[ignore = "needs a GPU and NVRTC"]
+    fn needs_gpu_digests_are_those_of_the_host() {
+        let (device, mut inspector) = opened();
+        for len in [0, 1, 8, 15, 16, 17, 511, 4096, 4099, (1 << 20) + 5, 40 << 20, (300 << 20) + 13] {
+            let (mut given, mut memory) = (bytes(len), device.alloc(len).unwrap());
+            memory.upload(0, &given).unwrap();
+            let mut check = |memory: &DeviceBuffer, given: &[u8]| {
+                let wanted = WordSums::of(0, given).digest(len as u64);
+                assert_eq!(inspector.digest(memory.address(), len).unwrap(), wanted, "{len}");
+            };
+            check(&memory, &given);
+            for at in [0, len / 2, len.saturating_sub(1)].into_iter().filter(|at| *at < len) {
+                given[at] ^= 0x80;
+                memory.upload(at, &given[at..=at]).unwrap();
+                check(&memory, &given);
+            }
+            if len > 32 {
+                check(&memory, &given);
+                assert!(inspector.digest(memory.address() + 8, 16).is_err());
+                let wanted = WordSums::of(0, &given[16..]).digest(len as u64 - 16);
+                assert_eq!(inspector.digest(memory.address() + 16, len - 16).unwrap(), wanted, "{len}");
+            }
         }
     }
 
