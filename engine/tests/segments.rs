@@ -305,9 +305,11 @@ fn strides_of_views_reach_later_segments_or_it_is_told() {
 
 /// A statement: what it makes, its text, and what it reads.
 type Statement = (String, String, Vec<String>);
+/// A value, and along which dimensions it lies.
+type Drawn = (String, [bool; 3]);
 
 /// Draws sums over axes of tensors of three dimensions, what is computed of them, and of both: inputs, statements, results.
-fn draw_sums(draw: &mut Draw) -> (Vec<(String, [bool; 3])>, Vec<Statement>, Vec<String>) {
+fn draw_sums(draw: &mut Draw) -> (Vec<Drawn>, Vec<Statement>, Vec<String>) {
     let all = [true; 3];
     let inputs =
         vec![("x".to_owned(), all), ("y".to_owned(), all), ("v".to_owned(), [draw.once_in(2), draw.once_in(2), true])];

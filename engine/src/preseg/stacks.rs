@@ -193,7 +193,7 @@ impl<'a> Parts<'a> {
         let is_made = self.visit(output, self.axis, seen);
         let depends = |tensor: &TensorId| seen.joined.get(tensor) == Some(&true);
         let is_ours = |tensor: &TensorId| {
-            let own = |reader: &Op| reader.outputs.iter().any(|made| depends(made));
+            let own = |reader: &Op| reader.outputs.iter().any(&depends);
             *tensor == output || !self.whole.is_returned(*tensor) && self.whole.readers(*tensor).all(own)
         };
         is_made && depends(&output) && seen.joined.keys().filter(|tensor| depends(tensor)).all(is_ours)

@@ -200,7 +200,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     // Where nothing that is reduced lies along what stays, vectors are those of results, if each thread has sums of its own.
     let of_results = !inner
         && (2..=MOST_OWN_ROWS).contains(&product(&slow))
-        && product(&kept).saturating_mul(fast_extent / i64::from(MAX_ACCESS_BYTES)) >= own_sums(cx.device)
+        && product(&kept).saturating_mul(fast_extent / MAX_ACCESS_BYTES) >= own_sums(cx.device)
         && !has_pairs(scheduled)
         && !summary.globals.iter().any(|tensor| touches(tensor) && is_along(tensor));
     let runs = |tensor: &GlobalTensor| (touches(tensor) || of_results && tensor.is_output) && is_along(tensor);
