@@ -401,7 +401,7 @@ fn what_only_halves_hand_to_each_other_is_made_again() {
   return %y
 }",
         &[&[5, 33_300, 4], &[33_300]],
-        &["inner_persistent: y"],
+        &["reduction: s", "pointwise: y"],
     );
 }
 
