@@ -40,15 +40,15 @@ fn check_cut(text: &str, sizes: &[&[i64]], expected: &[&str]) {
 }
 
 fn check_told(segments: &Segments, expected: &[&str]) {
-    let told: Vec<String> = segments
-        .segments
-        .iter()
-        .map(|segment| {
-            let names = segment.outputs.iter().map(|output| segments.fusion.tensors[*output].name.as_str());
-            format!("{}: {}", segment.kind.name(), names.collect::<Vec<_>>().join(" "))
-        })
-        .collect();
-    assert_eq!(told, expected, "{segments}");
+    assert_eq!(told(segments), expected, "{segments}");
+}
+
+fn told(segments: &Segments) -> Vec<String> {
+    let of_one = |segment: &Segment| {
+        let names = segment.outputs.iter().map(|output| segments.fusion.tensors[*output].name.as_str());
+        format!("{}: {}", segment.kind.name(), names.collect::<Vec<_>>().join(" "))
+    };
+    segments.segments.iter().map(of_one).collect()
 }
 
 #[test]
@@ -408,14 +408,7 @@ fn what_only_halves_hand_to_each_other_is_made_again() {
 /// Statements of a fusion in some order: kinds of kernels with what they return, sorted.
 fn kernels_of(signature: &str, statements: &[&str], args: &[ArgMeta]) -> Vec<String> {
     let segments = cut_for(&format!("fusion @f({signature}) {{\n{}\n}}", statements.join("\n")), args.to_vec());
-    let mut told: Vec<String> = segments
-        .segments
-        .iter()
-        .map(|segment| {
-            let names = segment.outputs.iter().map(|output| segments.fusion.tensors[*output].name.as_str());
-            format!("{}: {}", segment.kind.name(), names.collect::<Vec<_>>().join(" "))
-        })
-        .collect();
+    let mut told = told(&segments);
     told.sort();
     told
 }

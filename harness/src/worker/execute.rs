@@ -4,26 +4,25 @@ use super::args::Draws;
 use super::device::Device;
 use super::jitter::Jitter;
 use super::results::Results;
+use super::spans::Spans;
 use super::watch::{SeenMemory, Watch};
 use super::{args, bench, compare, facts, fault, golden, pipeline, refusal, segment_graph, variation};
 use crate::case::{Case, SimSpec};
 use crate::crumb::{CrumbWriter, Own};
-use crate::outcome::{CodeFrom, Digest, HeldTo, Numerics, Outcome, PassedBy, Variation, Verdict};
+use crate::outcome::{Digest, HeldTo, Numerics, Outcome, PassedBy, Variation, Verdict};
 use crate::proto::Mode;
 use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::{Bindings, Fusion};
-use engine::options::{DeviceDesc, NoTrace, Phase, SimOptions, SimSchedule, Trace};
+use engine::options::{DeviceDesc, NoTrace, Phase, SimOptions, SimSchedule};
 use engine::program::Program;
 use engine::refeval::Evaluation;
-use engine::runtime::{BenchOptions, CACHED, Hints, Ran, RunOutcome, Session};
+use engine::runtime::{BenchOptions, Hints, Ran, RunOutcome, Session};
 use engine::tensor::{Arg, HostTensor};
 use engine::util::Hash128;
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 /// What a case runs with.
 pub(crate) struct Cx<'a> {
@@ -77,15 +76,6 @@ pub(crate) fn run(case: &Case, cx: &Cx<'_>) -> (Outcome, bool) {
     let left_behind = watch.end(&mut outcome, launched);
     cx.memory.set(left_behind.memory);
     (outcome, tainted || left_behind.tainted)
-}
-
-/// Counts the time of a case that its phases do not have, all of which came behind them, for the phase in which it is
-/// reported. A case without phases has none.
-pub(super) fn report_until_now(phases: &mut BTreeMap<String, u64>, began: Instant) {
-    let known: u64 = phases.values().sum();
-    if let Some(report) = phases.get_mut(Own::Report.name()) {
-        *report += (began.elapsed().as_nanos() as u64).saturating_sub(known);
-    }
 }
 
 fn run_watched(case: &Case, cx: &Cx<'_>) -> (Outcome, bool) {
@@ -409,129 +399,6 @@ fn stage_text(program: &Program, stage: &str) -> Option<String> {
     }
 }
 
-/// What no phase has of the time between the first and the last.
-const REST: &str = "rest";
-
-/// Spans that go to the breadcrumbs and to the account of a case's time.
-pub(super) struct Spans<'a> {
-    crumbs: &'a CrumbWriter,
-    account: Mutex<Account>,
-    jitter: Option<Jitter>,
-    /// Whether the kernel's code was found in the store that workers share.
-    cached: AtomicBool,
-}
-
-/// Where the time of a case goes: each moment counts for one phase, that which was entered last of those that have not
-/// ended. So all of them together are the time since the case came.
-struct Account {
-    /// Until then time is accounted for.
-    until: Instant,
-    open: Vec<&'static str>,
-    /// The phase of what is in none.
-    outside: &'static str,
-    spent: BTreeMap<&'static str, Duration>,
-}
-
-impl Account {
-    fn new(began: Instant) -> Self {
-        Self { until: began, open: Vec::new(), outside: Own::Begin.name(), spent: BTreeMap::new() }
-    }
-
-    fn count(&mut self, now: Instant) {
-        let phase = self.open.last().unwrap_or(&self.outside);
-        *self.spent.entry(phase).or_default() += now.saturating_duration_since(self.until);
-        self.until = now;
-    }
-
-    fn enter(&mut self, phase: &'static str, now: Instant) {
-        self.count(now);
-        self.spent.entry(phase).or_default();
-        self.open.push(phase);
-        self.outside = REST;
-    }
-
-    fn exit(&mut self, phase: &'static str, now: Instant) {
-        self.count(now);
-        if let Some(at) = self.open.iter().rposition(|open| *open == phase) {
-            self.open.remove(at);
-        }
-    }
-}
-
-impl<'a> Spans<'a> {
-    fn new(crumbs: &'a CrumbWriter, jitter: Option<Jitter>, began: Instant) -> Self {
-        Self { crumbs, account: Mutex::new(Account::new(began)), jitter, cached: AtomicBool::new(false) }
-    }
-
-    fn disturb(&self) {
-        if let Some(jitter) = &self.jitter {
-            jitter.point();
-        }
-    }
-
-    fn engine<T>(&self, phase: Phase, name: &str, body: impl FnOnce() -> T) -> T {
-        self.enter(phase, name, 0);
-        let result = body();
-        self.exit(phase);
-        result
-    }
-
-    fn own<T>(&self, phase: Own, name: &str, body: impl FnOnce() -> T) -> T {
-        self.crumbs.own(phase, name);
-        self.disturb();
-        self.lock().enter(phase.name(), Instant::now());
-        let result = body();
-        self.lock().exit(phase.name(), Instant::now());
-        self.disturb();
-        result
-    }
-
-    /// The case was evaluated: what comes now is told of it, or given back.
-    fn report(&self) {
-        self.crumbs.own(Own::Report, "outcome");
-        self.lock().enter(Own::Report.name(), Instant::now());
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Account> {
-        self.account.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// Where the kernel's code came from, if it was launched on a GPU.
-    fn code(&self, device: &Device) -> Option<CodeFrom> {
-        let on_gpu = matches!(device, Device::Session { session, .. } if !session.is_simulator());
-        let entered = |phase: Phase| self.lock().spent.contains_key(phase.name());
-        match () {
-            () if !on_gpu => None,
-            () if self.cached.load(Ordering::Relaxed) => Some(CodeFrom::Cached),
-            () if entered(Phase::Load) => Some(CodeFrom::Compiled),
-            () => entered(Phase::Launch).then_some(CodeFrom::Held),
-        }
-    }
-
-    /// The nanoseconds of each phase, up to now.
-    fn phases(&self) -> BTreeMap<String, u64> {
-        let mut account = self.lock();
-        account.count(Instant::now());
-        account.spent.iter().map(|(name, time)| (name.to_string(), time.as_nanos() as u64)).collect()
-    }
-}
-
-impl Trace for Spans<'_> {
-    fn enter(&self, phase: Phase, name: &str, id: u64) {
-        self.crumbs.enter(phase, name, id);
-        self.lock().enter(phase.name(), Instant::now());
-        if phase == Phase::Codegen && name == CACHED {
-            self.cached.store(true, Ordering::Relaxed);
-        }
-        self.disturb();
-    }
-    fn exit(&self, phase: Phase) {
-        self.disturb();
-        self.lock().exit(phase.name(), Instant::now());
-        self.crumbs.exit(phase);
-    }
-}
-
 /// What `harness show` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -769,31 +636,6 @@ mod tests {
         let mixed = all_or_none(vec![run(first.out_digest), run(other)], &args, &spans).expect("brings");
         assert!(mixed.iter().all(|(_, run)| run.brought().is_some()));
         assert_eq!(judged(first.out_digest, &mixed).0.held_to, Some(HeldTo::Digest));
-    }
-
-    #[test]
-    fn each_moment_counts_for_one_phase() {
-        let began = Instant::now();
-        let at = |ms| began + Duration::from_millis(ms);
-        let mut account = Account::new(began);
-        account.enter("plan", at(2));
-        account.enter("lower", at(3));
-        account.exit("lower", at(7));
-        account.exit("plan", at(8));
-        account.exit("load", at(8));
-        account.enter("launch", at(10));
-        account.exit("launch", at(15));
-        account.enter("report", at(15));
-        account.count(at(21));
-        let ms = |ms| Duration::from_millis(ms);
-        let wanted = [("begin", 2), ("launch", 5), ("lower", 4), ("plan", 2), ("report", 6), ("rest", 2)];
-        assert_eq!(account.spent, wanted.map(|(phase, spent)| (phase, ms(spent))).into());
-        let mut phases: BTreeMap<String, u64> = [("report".to_string(), 1), ("launch".to_string(), 1)].into();
-        report_until_now(&mut phases, began);
-        assert!(phases["launch"] == 1 && phases["report"] > 1, "{phases:?}");
-        let mut none = BTreeMap::new();
-        report_until_now(&mut none, began);
-        assert!(none.is_empty());
     }
 
     #[test]

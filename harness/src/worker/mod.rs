@@ -23,6 +23,7 @@ mod refusal;
 mod results;
 mod segment_graph;
 mod serve;
+mod spans;
 mod variation;
 mod watch;
 

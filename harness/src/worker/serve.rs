@@ -6,7 +6,7 @@ use super::device::Device;
 use super::fault::FaultPast;
 use super::hygiene::Hygiene;
 use super::watch::SeenMemory;
-use super::{canary, execute};
+use super::{canary, execute, spans};
 use crate::case::Case;
 use crate::crumb::CrumbWriter;
 use crate::frame::{Broken, Receiver, send};
@@ -147,7 +147,7 @@ impl Server<'_> {
                     outcome.leaks = leaks;
                     let tainted = tainted || dirty;
                     self.past.add(&case);
-                    execute::report_until_now(&mut outcome.phases, began);
+                    spans::report_until_now(&mut outcome.phases, began);
                     let (outcome, code) = (Box::new(outcome), device.code());
                     let unprepared = self.ahead.unprepared();
                     let end = FromWorker::End { case_id: case.id, attempt, outcome, tainted, code, unprepared };
