@@ -3,7 +3,7 @@
 //!
 //! Input: bytes. Output: 128 bits that stand for them. Bytes are words of 16, the last one filled up with zeros. A word
 //! and its number are scrambled to two times 64 bits in two ways; the sums of these, and the number of bytes, are scrambled
-//! once more. Not cryptographic: other bytes have the same digest by chance alone, which is never.
+//! once more. Not cryptographic: that other bytes have the same digest is chance, of about one in 2^128, unless somebody seeks them.
 //!
 //! Invariants: words that differ in one half alone, however much, are told apart for certain where all others are equal
 //! (each step on the way of either half is one to one); what a GPU computes is made of the constants that stand here
