@@ -60,6 +60,10 @@ const LEAST_SINGLE: i64 = 32;
 /// Threads that share a run of a row that is several, at least, and of which part of them may be idle.
 const SHORTEST_RUN: i64 = 256;
 const MOST_IDLE: i64 = 16;
+/// The same where runs start at odd places: the next one goes on at another shift, which costs what more idle threads do. And
+/// the part of a run by which its vectors may be longer.
+const MOST_IDLE_ALIGNED: i64 = 2;
+const MOST_PADDED: i64 = 4;
 /// What a turn takes whatever it moves, and waiting for others in it, in bytes that a multiprocessor moves in the time.
 const TURN: i64 = 96 << 10;
 const WAIT: i64 = 128 << 10;
@@ -71,6 +75,9 @@ const MOST_TOGETHER: i64 = 12;
 const CROWDED: i64 = 125;
 /// Elements of the shortest rows that a block could hold, but would read again and again.
 const SHORTEST_READ_AGAIN: i64 = 16 << 10;
+/// Bytes that a multiprocessor moves while the blocks of a team wait for each other: what a row must have more than its share of
+/// the device, where there are fewer rows than multiprocessors.
+const WAIT_ALONE: i64 = 155 << 10;
 /// Elements of the shortest columns and of the longest that are worth it: the more blocks a team has, the more each reads
 /// of what the others have left.
 const SHORTEST_ACROSS: i64 = 17;
@@ -203,12 +210,15 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
     if across && row > LONGEST_ACROSS {
         return refused("columns are too long");
     }
-    if (across && row < SHORTEST_ACROSS) || (!across && is_held_by_a_block(problem, scheduled, row, in_runs)?) {
+    let full: Vec<&GlobalTensor> = summary.globals.iter().filter(|tensor| is_full(tensor)).collect();
+    let moved: i64 = full.iter().map(|tensor| tensor.bytes).sum();
+    let alone = is_alone(problem.cx.device, product(&kept), row.saturating_mul(moved));
+    let is_held = || is_held_by_a_block(problem, scheduled, row, [in_runs, alone]);
+    if (across && row < SHORTEST_ACROSS) || (!across && is_held()?) {
         return refused("a block holds a row, or reads one column beside others");
     }
     let last = fast.last().copied();
     let runs = |tensor: &GlobalTensor| last.is_some_and(|last| tensor.is_innermost(last));
-    let full: Vec<&GlobalTensor> = summary.globals.iter().filter(|tensor| is_full(tensor)).collect();
     if !full.iter().all(|tensor| runs(tensor)) {
         return refused("tensors run along different dimensions");
     }
@@ -234,8 +244,11 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
     let padded = length + if align.is_some() { vector - 1 } else { 0 };
     let exact_vector = align.is_none() && divides(vector, length);
     let vectors = ceil_div(padded, vector).max(1);
-    let are_idle = ceil_div(vectors, SHORTEST_RUN) * SHORTEST_RUN > vectors + vectors / MOST_IDLE;
-    let joined = !across && !reduced.is_empty() && exact_vector && are_idle;
+    let idle = ceil_div(vectors, SHORTEST_RUN) * SHORTEST_RUN - vectors;
+    let are_idle = idle > vectors / MOST_IDLE;
+    let is_padded = vectors.saturating_mul(vector) > length + length / MOST_PADDED;
+    let may_join = exact_vector || idle > vectors / MOST_IDLE_ALIGNED && !(in_runs && is_padded);
+    let joined = !across && !reduced.is_empty() && are_idle && may_join;
     if in_runs && are_idle && !joined {
         return refused("runs are short and no whole vectors");
     }
@@ -261,19 +274,33 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
         vectors,
         inputs: inputs().count() as i64,
         read: inputs().map(|tensor| tensor.bytes).sum(),
-        moved: full.iter().map(|tensor| tensor.bytes).sum(),
+        moved,
         exchanged: reductions().sum::<i64>() + reductions().max().unwrap_or(0),
         rows: Rows { fast: fast.to_vec(), kept, reduced, across, vector, align, copied, exact_vector, joined },
     })
 }
 
-/// Whether one block holds a row of so many elements, which may be several runs, and need not read it again and again.
-fn is_held_by_a_block(problem: &Problem<'_>, scheduled: &ScheduledFusion, row: i64, in_runs: bool) -> Result<bool> {
+/// Whether one block holds a row of so many elements, which may be several runs, and need not read it again and again, nor move
+/// it alone.
+fn is_held_by_a_block(
+    problem: &Problem<'_>,
+    scheduled: &ScheduledFusion,
+    row: i64,
+    [in_runs, alone]: [bool; 2],
+) -> Result<bool> {
     let options = problem.cx.options;
     let is_short = row < tuned(options, "grid_persistent.row", longest_row(problem.cx.device) + 1);
     // Who asks for a way to hold rows gets it.
     let is_asked = ["grid_persistent.row", "norm.choice"].iter().any(|name| options.tuning.contains_key(*name));
-    Ok(is_short && (is_asked || in_runs || row < SHORTEST_READ_AGAIN || !reads_again(problem, scheduled)?))
+    let reads_once = || Ok::<_, Box<Diagnostic>>(row < SHORTEST_READ_AGAIN || !reads_again(problem, scheduled)?);
+    Ok(is_short && (is_asked || !alone && (in_runs || reads_once()?)))
+}
+
+/// Whether so many rows of so many bytes are too few for the device: a block that moves one alone takes longer than all
+/// would together, and wait for each other.
+fn is_alone(device: &DeviceDesc, rows: i64, bytes: i64) -> bool {
+    let sms = i64::from(device.sm_count);
+    (1..sms).contains(&rows) && bytes.saturating_mul(sms - rows) / sms > WAIT_ALONE
 }
 
 /// The way that takes the least time by the model, if blocks hold a row together.
@@ -544,6 +571,10 @@ mod tests {
         check("0, 2, 3", &[256, 128, 28, 28], "vector 4 batch 25 threads 256x1 teams 66 of 8 4 per_sm copied 1 joined");
         // At odd places each run is shifted.
         check("0, 2, 3", &[31, 96, 57, 57], "vector 4 batch 25 threads 256x1 teams 96 of 5 4 per_sm aligned copied 1");
+        // Where many threads were idle beyond short ones they go on with the next.
+        check("0, 2, 3", &[900, 32, 33, 11], "vector 4 batch 25 threads 256x1 teams 32 of 13 4 per_sm aligned copied 1 joined");
+        // Fewer than multiprocessors, which one block each could hold.
+        check("1", &[32, 60_000], "vector 4 batch 16 threads 256x1 teams 32 of 4 4 per_sm copied 1");
     }
 
     #[test]
