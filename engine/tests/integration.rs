@@ -15,6 +15,7 @@ mod few_kernels;
 mod fusion_hash;
 mod fuzz_lowering;
 mod heuristics;
+mod host_quotients;
 mod host_random;
 mod layers;
 mod lowering;

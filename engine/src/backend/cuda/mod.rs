@@ -39,6 +39,7 @@ mod stream;
 mod tests;
 mod timing;
 mod together;
+mod vectors;
 
 use crate::util::sync;
 

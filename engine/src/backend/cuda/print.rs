@@ -10,6 +10,7 @@ use super::library;
 use super::literal::word_name;
 use super::names::Names;
 use super::plan::TextPlan;
+use super::vectors::{self, Loop, Steps};
 use crate::fusion::TensorId;
 use crate::kernel::{
     Access, AtomicOp, Block, BufId, CacheHint, Dim, ExprId, Kernel, Param, ParamKind, Scope, ShuffleMode, Space,
@@ -368,7 +369,7 @@ impl<'a> CudaPrinter<'a> {
                 self.line(&format!("{function}<{open}>();"));
             }
             StmtKind::For { var, start, end, step, unroll, body } => {
-                self.for_loop(*var, (*start, *end, *step), *unroll, body);
+                self.for_loop(Loop { var: *var, range: (*start, *end, *step), unroll: *unroll, body });
             }
             StmtKind::If { condition, then, otherwise } => self.branch(*condition, then, otherwise),
             StmtKind::Shuffle { var, value, mode, lane } => self.shuffle(*var, *value, *mode, *lane),
@@ -506,22 +507,94 @@ impl<'a> CudaPrinter<'a> {
         }
     }
 
-    fn for_loop(&mut self, var: VarId, (start, end, step): (ExprId, ExprId, i64), unroll: Unroll, body: &Block) {
+    fn for_loop(&mut self, own: Loop<'_>) {
+        let steps = vectors::steps(self.kernel, self.plan, own);
+        let [numerators, values] = ["numerators", "values"].map(|wish| steps.map(|_| self.names.take_numbered(wish)));
+        if let Some((steps, array)) = steps.zip(numerators.as_deref()) {
+            self.quotients(own, &steps, array);
+        }
+        let narrowed = steps.and_then(|steps| Some((steps.lanes, steps.narrowing?))).zip(values.as_deref());
+        if let Some(((lanes, _), array)) = narrowed {
+            self.line(&format!("float {array}[{lanes}];"));
+        }
+        let number = self.next_block;
+        match steps {
+            None => self.loop_around(own, |this, _| this.nested(own.body)),
+            Some(steps) => self.loop_around(own, |this, counter| {
+                this.next_block += 1;
+                this.body_of_steps(own.body, number, &|this, position, stmt| match (&stmt.kind, steps) {
+                    (StmtKind::Let { var, .. }, Steps { quotient: Some(own), .. }) if own.position == position => {
+                        this.define(*var, &format!("{}[{counter}]", numerators.as_deref().unwrap_or_default()));
+                    }
+                    (_, Steps { narrowing: Some(own), .. }) if own.position == position => {
+                        let value = this.exprs.code(own.value);
+                        this.line(&format!("{}[{counter}] = {value};", values.as_deref().unwrap_or_default()));
+                    }
+                    _ => this.stmt(stmt),
+                });
+            }),
+        }
+        if let Some(((lanes, own), array)) = narrowed {
+            let function = match self.kernel.exprs.dtype(own.conversion) {
+                DType::F8E5M2 => "to_e5m2_all",
+                _ => "to_e4m3_all",
+            };
+            let (function, is_within) = (self.exprs.lib(function), self.exprs.within[own.conversion]);
+            let to = self.buffers[own.to].clone();
+            self.line(&format!("{function}<{lanes}, {is_within}>({to}, {array});"));
+        }
+    }
+
+    /// The quotients of a loop, if it has some, in an array, before it.
+    fn quotients(&mut self, own: Loop<'_>, steps: &Steps, array: &str) {
+        let Some(quotient) = steps.quotient else { return };
+        self.line(&format!("float {array}[{}];", steps.lanes));
+        let number = self.next_block;
+        self.loop_around(own, |this, counter| {
+            let before = own.body.get(..=quotient.position).unwrap_or_default();
+            this.body_of_steps(before, number, &|this, position, stmt| match position == quotient.position {
+                true => {
+                    let numerator = this.exprs.code(quotient.numerator);
+                    this.line(&format!("{array}[{counter}] = {numerator};"));
+                }
+                false => this.stmt(stmt),
+            });
+        });
+        let (function, divisor) = (self.exprs.lib("quotients"), self.exprs.code(quotient.divisor));
+        self.line(&format!("{function}<{}>({array}, {divisor});", steps.lanes));
+    }
+
+    /// Statements of a loop's body that has no others within, the block of that number.
+    fn body_of_steps(&mut self, body: &[Stmt], number: usize, print: &dyn Fn(&mut Self, usize, &Stmt)) {
+        self.depth += 1;
+        self.names.open();
+        for (position, stmt) in body.iter().enumerate() {
+            self.comment(stmt);
+            self.bindings(number, position);
+            print(self, position, stmt);
+        }
+        self.names.close();
+        self.depth -= 1;
+    }
+
+    /// A loop around what is printed within, which gets the name of the counter.
+    fn loop_around(&mut self, own: Loop<'_>, within: impl FnOnce(&mut Self, &str)) {
+        let (start, end, step) = own.range;
         // The end is compared with the counter.
         let (start, end) = (self.exprs.code(start), self.exprs.text(end).at(Prec::Shift));
-        match unroll {
+        match own.unroll {
             Unroll::Full => self.line("#pragma unroll"),
             Unroll::By(factor) => self.line(&format!("#pragma unroll {factor}")),
             Unroll::No => self.line("#pragma unroll 1"),
         }
-        let facts = &self.kernel.vars[var];
+        let facts = &self.kernel.vars[own.var];
         self.names.open();
         let name = self.names.take(&facts.name);
         let dtype = self.exprs.type_name(facts.dtype);
         let advance = if step == 1 { format!("++{name}") } else { format!("{name} += {step}") };
         self.line(&format!("for ({dtype} {name} = {start}; {name} < {end}; {advance}) {{"));
-        self.exprs.vars.set(var, name);
-        self.nested(body);
+        self.exprs.vars.set(own.var, name.clone());
+        within(self, &name);
         self.line("}");
         self.names.close();
     }

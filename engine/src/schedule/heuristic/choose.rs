@@ -226,7 +226,8 @@ pub(super) mod tests {
         tensors.iter().map(tensor).collect()
     }
 
-    fn planned_for(fusion: &Fusion, args: &[ArgMeta]) -> Result<Planned> {
+    /// The same of arguments that lie as they say.
+    pub(in super::super) fn planned_for(fusion: &Fusion, args: &[ArgMeta]) -> Result<Planned> {
         let bindings = bind(fusion, args).expect("it binds");
         let (device, options) = (DeviceDesc::h200(), Options::default());
         let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };

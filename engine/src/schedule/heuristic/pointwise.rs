@@ -9,6 +9,9 @@
 //! broadcast, and the others are one run of memory each, the 1-D case serves better; and where rows are joined of
 //! parts, all of whole vectors.
 //!
+//! Inputs whose elements lie apart, as the first of pairs do, are loaded one by one. There vectors are words: the accesses of
+//! neighbouring threads are neighbours then.
+//!
 //! Memory serves blocks best that run at the same time and take what lies side by side. So blocks follow each other along the
 //! rows, unless what is the same for all rows is found the nearer the other way.
 
@@ -33,6 +36,9 @@ const MOST_NARROW_STEPS: i64 = 2;
 
 /// Vectors of places in a row that a thread looks up.
 const MOST_LOOKUPS: i64 = 4;
+
+/// Elements that a thread makes of inputs whose elements lie apart.
+const MOST_SPREAD: i64 = 8;
 
 /// Elements of an inner axis of which the last block, that is not full, is a small part.
 const FILLING: f64 = 8192.0;
@@ -182,6 +188,10 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     while widest > 1 && inner_extent < widest {
         widest /= 2;
     }
+    let is_spread = last.is_some_and(|last| reads_spread(summary, &order, last));
+    if is_spread {
+        widest = word_within(summary, runs, inner.len()).min(widest);
+    }
     let whole = |tensor: &&GlobalTensor| !tensor.is_part && tensor.order.len() == order.len();
     let full = summary.globals.iter().filter(|tensor| runs(tensor)).filter(whole);
     let fewest = joined.unwrap_or_else(|| fewest_accesses(full.clone(), &inner, widest, &extent));
@@ -218,7 +228,10 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let (threads_x, threads_y) = if outer.is_empty() {
         (threads, 1)
     } else {
-        let x = few_idle(vectors).clamp(1, threads);
+        let x = match threads {
+            ROW_THREADS if vectors > ROW_THREADS => few_left(vectors),
+            _ => few_idle(vectors).clamp(1, threads),
+        };
         (x, (threads / x).max(1))
     };
     // Enough loads in flight for each thread; fewer if the device would idle.
@@ -227,7 +240,11 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let bytes = full.clone().map(|tensor| tensor.bytes).max().unwrap_or(1);
     let most = if vector * bytes < WORD_BYTES { 2 * MOST_NARROW_STEPS } else { MOST_NARROW_STEPS };
     let narrower = (widest / vector).clamp(1, most);
-    let mut unroll = if looks_along { MOST_LOOKUPS } else { (4 / inputs).clamp(1, 4) * narrower };
+    let mut unroll = match (looks_along, is_spread) {
+        (true, _) => MOST_LOOKUPS,
+        (_, true) => MOST_SPREAD / vector,
+        _ => (4 / inputs).clamp(1, 4) * narrower,
+    };
     while unroll > 1 && total_threads / unroll < 4 * fill {
         unroll /= 2;
     }
@@ -278,6 +295,16 @@ fn few_idle(vectors: i64) -> i64 {
     enough.min_by(|a, b| lanes(*a).total_cmp(&lanes(*b))).unwrap_or(power)
 }
 
+/// Threads for so many vectors of a row that has several blocks: as many warps, other than usual where more than a quarter of
+/// their threads would have none, since those compute, too.
+fn few_left(vectors: i64) -> i64 {
+    let taken = |threads: i64| ceil_div(vectors, threads) * threads;
+    if 4 * (taken(ROW_THREADS) - vectors) <= taken(ROW_THREADS) {
+        return ROW_THREADS;
+    }
+    [ROW_THREADS, 5 * WARP, 6 * WARP, 3 * WARP].into_iter().min_by_key(|threads| taken(*threads)).unwrap_or(ROW_THREADS)
+}
+
 /// Whether a tensor has the same for several rows.
 fn repeats(tensor: &GlobalTensor, outer: &[AxisId]) -> bool {
     tensor.elements > 1 && outer.iter().any(|root| !tensor.order.contains(root))
@@ -291,6 +318,25 @@ fn along_and_beside(steps: i64, wanted: i64) -> (i64, i64) {
     }
     let along = ceil_div(steps, ceil_div(steps, wanted + wanted / 2));
     (along, (wanted / along).max(1))
+}
+
+/// Whether elements that are neighbours along the last axis lie apart in a tensor that is read, with others between, as one of pairs
+/// does. Each is an access of its own then, and those of neighbouring threads should be neighbours, or a warp's access
+/// touches many lines.
+fn reads_spread(summary: &Summary<'_>, order: &[AxisId], last: AxisId) -> bool {
+    let is_spread = |tensor: &GlobalTensor| {
+        let is_whole = !tensor.is_output && !tensor.is_part && tensor.order.len() == order.len();
+        is_whole && tensor.order.last() == Some(&last) && tensor.dense.last() == Some(&false)
+    };
+    summary.globals.iter().any(is_spread)
+}
+
+/// The elements of a word of the tensors that satisfy a condition, where rows of all of them along so many inner axes start with
+/// words; else single ones, since what is not loaded in words gains nothing from rows that are shifted into place.
+fn word_within(summary: &Summary<'_>, condition: impl Fn(&GlobalTensor) -> bool, inner: usize) -> i64 {
+    let own = || summary.globals.iter().filter(|tensor| condition(tensor));
+    let word = own().map(|tensor| tensor.bytes).max().map_or(1, |bytes| (WORD_BYTES / bytes).max(1));
+    if own().all(|tensor| tensor.order.len() <= inner || tensor.rows_aligned(word, inner)) { word } else { 1 }
 }
 
 /// Whether elements are looked up along rows of a table: what one thread reads of it is found again by neighbours, in any
@@ -652,9 +698,11 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Po
 
 #[cfg(test)]
 mod tests {
-    use super::super::choose::tests::{planned_concrete, planned_of};
+    use super::super::choose::tests::{planned_concrete, planned_for, planned_of};
     use super::*;
     use crate::num::DType;
+    use crate::tensor::{ArgMeta, TensorMeta};
+    use crate::text;
 
     /// The parameters of rows with what is the same for all, thrice.
     #[track_caller]
@@ -705,6 +753,25 @@ mod tests {
         check_joined(DType::F32, [50_021, 999, 499], "2d break 1 vector 2 threads 128x1 unroll 6x1");
         check_joined(DType::BF16, [50_021, 999, 499], "2d break 1 vector 8 threads 128x1 unroll 1x2 aligned");
         check_joined(DType::BF16, [23_456, 1234, 617], "2d break 1 vector 8 threads 128x1 unroll 1x2 aligned");
+    }
+
+    /// The parameters of a product of elements of which each has so many places in rows, of which every second is read.
+    #[track_caller]
+    fn check_spread(dtype: DType, [rows, row, places]: [i64; 3], expected: &str) {
+        let text = format!(
+            "fusion @f(%x: {dtype}[?, ?], %y: {dtype}[?, ?]) {{\n  %0 = mul %x, %y\n  %1 = cast %0 {dtype}\n  return %1\n}}"
+        );
+        let meta = TensorMeta { dtype, sizes: vec![rows, row], strides: vec![2 * places * row, places] };
+        let args = vec![ArgMeta::Tensor(meta); 2];
+        let planned = planned_for(&text::parse_one(&text).expect("it reads"), &args).expect("it is scheduled");
+        assert_eq!(planned.params_text, expected, "{dtype} of {row} with {places} places each");
+    }
+
+    #[test]
+    fn elements_that_lie_apart_are_taken_in_words() {
+        check_spread(DType::BF16, [16_384, 2048, 2], "2d break 1 vector 2 threads 128x1 unroll 1x4");
+        check_spread(DType::BF16, [5001, 3333, 3], "2d break 1 vector 1 threads 128x1 unroll 1x8");
+        check_spread(DType::F32, [8192, 2048, 2], "2d break 1 vector 1 threads 128x1 unroll 1x8");
     }
 
     #[test]

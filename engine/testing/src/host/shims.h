@@ -64,6 +64,8 @@ inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned l
 // Exact functions.
 inline float fabsf(float x) { return __builtin_fabsf(x); }
 inline float fminf(float a, float b) { return __builtin_fminf(a, b); }
+// The other one of a NaN of any kind, as the device has it.
+inline float fmaxf(float a, float b) { return a < b || a != a ? b : a; }
 inline unsigned max(unsigned a, unsigned b) { return a < b ? b : a; }
 inline double fabs(double x) { return __builtin_fabs(x); }
 inline float sqrtf(float x) { return __builtin_sqrtf(x); }

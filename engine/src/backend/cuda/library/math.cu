@@ -206,6 +206,80 @@ template <class T> __device__ inline T int_max(T a, T b) { return held(a < b ? b
 template <class T> __device__ inline T wrap_neg(T a) { return held((T)(0ULL - (unsigned long long)a)); }
 //@ wrap_abs : wrap_neg
 template <class T> __device__ inline T wrap_abs(T a) { return a < T(0) ? wrap_neg(a) : a; }
+//@ quotients :
+// Numbers divided by one that they have in common, rounded as `/` rounds. The product with the reciprocal is off by two
+// roundings at most, and what that leaves of the number is known exactly; with its quotient added, the sum is the quotient
+// rounded once (Markstein). So it is where nothing overflows or is no normal number: of 0 and magnitudes of 2^-100..2^64, by
+// 2^-60..2^24. Of zeros the sum has their sign, too, since the remainder is added with its sign turned.
+template <int n> __device__ inline void quotients(float (&x)[n], float by) {
+  const float reciprocal = 1.0f / by;
+  const float turned = -reciprocal;
+  // By the bits without the sign, 0 behind all others.
+  unsigned least = ~0u;
+  float most = 0.0f;
+  #pragma unroll
+  for (int i = 0; i < n; ++i) {
+    const unsigned order = __float_as_uint(x[i]) * 2u - 1u;
+    least = order < least ? order : least;
+    most = fmaxf(most, fabsf(x[i]));
+  }
+  if (by >= 0x1p-60f && by <= 0x1p24f && least >= (27u << 24) - 1u && most <= 0x1p64f) {
+    #pragma unroll
+    for (int i = 0; i < n; ++i) {
+      const float q = __fmul_rn(x[i], reciprocal);
+      x[i] = fmaf(fmaf(q, by, -x[i]), turned, q);
+    }
+  } else {
+    #pragma unroll
+    for (int i = 0; i < n; ++i) x[i] = x[i] / by;
+  }
+}
+//@ to_e4m3_all : e4m3_t to_e4m3 max_nan
+// `to_e4m3` of all elements of a vector, of which it may be known that they are at most 448 in magnitude, or NaN.
+template <int n, bool is_within> __device__ inline void to_e4m3_all(e4m3_t* to, const float (&x)[n]) {
+#if __CUDA_ARCH__ >= 890
+  float even = 0.0f, odd = 0.0f;
+  #pragma unroll
+  for (int i = 0; i < n; i += 2) {
+    even = max_nan(even, fabsf(x[i]));
+    odd = max_nan(odd, fabsf(x[i + 1]));
+  }
+  if (is_within || max_nan(even, odd) <= 464.0f) {
+    #pragma unroll
+    for (int i = 0; i < n; i += 2) {
+      unsigned short pair;
+      asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(x[i + 1]), "f"(x[i]));
+      *reinterpret_cast<unsigned short*>(&to[i]) = pair;
+    }
+    return;
+  }
+#endif
+  #pragma unroll
+  for (int i = 0; i < n; ++i) to[i] = to_e4m3(x[i]);
+}
+//@ to_e5m2_all : e5m2_t to_e5m2 max_nan
+// `to_e5m2` of all elements of a vector, of which it may be known that they are at most 57344 in magnitude, or NaN.
+template <int n, bool is_within> __device__ inline void to_e5m2_all(e5m2_t* to, const float (&x)[n]) {
+#if __CUDA_ARCH__ >= 890
+  float even = 0.0f, odd = 0.0f;
+  #pragma unroll
+  for (int i = 0; i < n; i += 2) {
+    even = max_nan(even, fabsf(x[i]));
+    odd = max_nan(odd, fabsf(x[i + 1]));
+  }
+  if (is_within || max_nan(even, odd) < 61440.0f) {
+    #pragma unroll
+    for (int i = 0; i < n; i += 2) {
+      unsigned short pair;
+      asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(x[i + 1]), "f"(x[i]));
+      *reinterpret_cast<unsigned short*>(&to[i]) = pair;
+    }
+    return;
+  }
+#endif
+  #pragma unroll
+  for (int i = 0; i < n; ++i) to[i] = to_e5m2(x[i]);
+}
 //@ int_div : wrap_neg
 // Truncates; 0 for a zero divisor; wraps for the most negative value by -1.
 template <class T> __device__ inline T int_div(T a, T b) {
