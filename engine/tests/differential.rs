@@ -49,7 +49,7 @@ fn arguments(generated: &Generated, draw: &mut Draw) -> Vec<Arg> {
             let mut tensor = HostTensor::strided(meta, |_| value(draw)).expect("the layout is valid");
             // From an element that need not be aligned.
             tensor.offset = draw.choose(&[0, 0, 0, 1, 2, 3, 8]);
-            tensor.data.splice(0..0, vec![0xff; tensor.offset * dtype.bytes()]);
+            tensor.data.own().splice(0..0, vec![0xff; tensor.offset * dtype.bytes()]);
             Arg::Tensor(tensor)
         }
         (Operand::Tensor(t), None) => panic!("tensor {t} has no sizes"),

@@ -1,7 +1,6 @@
 //! Quotients by what a vector has in common, and vectors of floats of 8 bits: the CUDA text, compiled for the host, gives the
 //! bits of the simulator, which divides and converts one by one.
 
-use engine::fusion::bind_args;
 use engine::kernel;
 use engine::num::{DType, Value};
 use engine::options::{DeviceDesc, NoTrace, Options, SimOptions};
@@ -43,7 +42,8 @@ fn numbers() -> Vec<f32> {
 
 /// Each number divided by each: a row of them has one divisor, and its vectors are of one kind, turned by one of another.
 fn subject(text: &str, turn: usize) -> Subject {
-    let (fusion, numbers) = (&text::parse(text).unwrap().fusions[0], numbers());
+    let (parsed, numbers) = (text::parse(text).unwrap(), numbers());
+    let fusion = &parsed.fusions[0];
     let (count, value) = (numbers.len() as i64, |number: f32| Value::Float(f64::from(number)));
     let x = |place: &[i64]| value(numbers[(place[1] as usize * turn) % numbers.len()]);
     let sizes = [count, count];
@@ -55,7 +55,6 @@ fn subject(text: &str, turn: usize) -> Subject {
     let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
     let plan = session.compile(fusion, &metas, &NoTrace).unwrap();
     let launch = kernel::bind(plan.kernel(), &metas).unwrap();
-    let _ = bind_args(fusion, &args).unwrap();
     let outputs = evaluate(fusion, &args).unwrap().into_iter().map(|wanted| (wanted, Tolerance::EXACT)).collect();
     let mut subject = Subject::new(format!("{} {turn}", fusion.name), plan.kernel().clone(), launch);
     assert!(subject.source.kernel.contains("quotients<"), "{}", subject.source.kernel);

@@ -1,11 +1,11 @@
 //! Compiler processes of workers: the engine's, which a worker finds by an address.
 //!
-//! The dispatcher starts them; each thread of a worker that compiles coming cases has one of them
+//! The dispatcher starts them when the first text is to be compiled; each thread of a worker that compiles coming cases has one of them
 //! to itself. They outlive workers, so a new worker needs not load the library first, and a
 //! compiler that crashes takes no case along.
 //!
-//! - `dispatch/compilers.rs` starts the processes, replaces those that die, and ends them.
-//! - [`connect`] is a worker's way to one of them; [`listen`] is the process itself.
+//! - `dispatch/compilers.rs` starts the processes once somebody asks, replaces those that die, and ends them.
+//! - [`Way`] is a worker's way to one of them; [`listen`] is the process itself.
 //!
 //! Invariants: a process serves one connection at a time, and ends with the
 //! dispatcher, or where its client is gone in the middle of a text. Whatever goes
@@ -15,11 +15,11 @@
 use crate::{exit, os};
 use engine::backend::cuda::nvrtc::{Nvrtc, NvrtcSearch};
 use engine::backend::cuda::{CompilerClient, CompilerCommand, compiler_process, serve_compiler};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::RawFd;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
 /// Where the clients of a process come from.
@@ -38,9 +38,26 @@ pub(crate) fn command(folders: &[PathBuf]) -> CompilerCommand {
     CompilerCommand { program: "/proc/self/exe".into(), args }
 }
 
-/// Connects without waiting for the process to be ready.
-pub(crate) fn connect(address: &str) -> io::Result<CompilerClient> {
-    UnixStream::connect_addr(&SocketAddr::from_abstract_name(address)?).map(CompilerClient::new)
+/// A way to one of the processes, for who may never need it. Its descriptor is there from the beginning: a worker has none
+/// after a case that it did not have before.
+#[derive(Debug)]
+pub(crate) struct Way {
+    socket: OwnedFd,
+    address: SocketAddrUnix,
+}
+
+impl Way {
+    /// Nobody hears of it before it is taken.
+    pub(crate) fn to(address: &str) -> io::Result<Self> {
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        Ok(Self { socket, address: SocketAddrUnix::new_abstract_name(address.as_bytes())? })
+    }
+
+    /// Connects without waiting for the process to be ready.
+    pub(crate) fn take(self) -> io::Result<CompilerClient> {
+        rustix::net::connect(&self.socket, &self.address)?;
+        Ok(CompilerClient::new(UnixStream::from(self.socket)))
+    }
 }
 
 /// The process: serves until there is nobody any more. NVRTC may be in one of the folders.
@@ -80,6 +97,8 @@ mod tests {
     use super::*;
     use engine::backend::cuda::nvrtc::{CompileText, NvrtcOptions};
     use std::os::fd::IntoRawFd;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::SocketAddr;
 
     #[test]
     #[ignore = "needs NVRTC"]
@@ -96,7 +115,7 @@ mod tests {
         let options = NvrtcOptions::new((9, 0), true);
         let own = nvrtc.compile_text(TEXT, "k", &options).expect("compiles");
         for _ in 0..2 {
-            let client = connect(&address).expect("connects");
+            let client = Way::to(&address).and_then(Way::take).expect("connects");
             assert!(client.has(&nvrtc));
             assert!(client.compile_text(TEXT, "k", &options).expect("compiles") == own && !client.is_gone());
         }

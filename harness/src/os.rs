@@ -261,6 +261,13 @@ pub(crate) fn has_room(stream: &std::os::unix::net::UnixStream) -> bool {
     rustix::event::poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::OUT)
 }
 
+/// Whether there is something to take without waiting: bytes of a socket, or a connection to a listener.
+pub(crate) fn is_readable(socket: &impl AsFd) -> bool {
+    let mut fds = [PollFd::new(socket, PollFlags::IN)];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::IN)
+}
+
 /// Ends the process without exit handlers, which may hang.
 pub(crate) fn exit_now(code: u8) -> ! {
     // SAFETY: ends the process; nothing of it runs afterwards.

@@ -391,7 +391,7 @@ impl View {
             }
             DType::Bool => encode(&nest, self.slice::<bool>()?, |v| [u8::from(v)]),
         };
-        Ok(HostTensor { meta, data, offset: 0 })
+        Ok(HostTensor { meta, data: data.into(), offset: 0 })
     }
 }
 

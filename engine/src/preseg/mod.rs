@@ -38,6 +38,7 @@ mod pitches;
 mod products;
 mod regroup;
 mod repeats;
+mod rolls;
 mod scans;
 mod scatters;
 mod seen;

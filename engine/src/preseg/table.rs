@@ -7,8 +7,8 @@
 use super::seen::SeenSizes;
 use super::whole::{Changes, Whole};
 use super::{
-    casts, cats, counts, empty, lookups, moves, pitches, products, regroup, repeats, scans, scatters, slices, splits,
-    stacks, thin, tops, twins,
+    casts, cats, counts, empty, lookups, moves, pitches, products, regroup, repeats, rolls, scans, scatters, slices,
+    splits, stacks, thin, tops, twins,
 };
 use crate::compile::BoundFusion;
 use crate::diag::{Diagnostic, Result, code};
@@ -48,6 +48,7 @@ passes! {
     products: "A product that sums one term is a multiplication.";
     slices: "Slices and pads that do nothing or undo each other go; what is read in part is computed of parts.";
     cats: "What is joined as it was cut is the tensor; nothing is joined to nothing.";
+    rolls: "What is cut and joined again along several axes, or regrouped then, is looked up.";
     stacks: "What is computed of a row and of its parts in another order is computed part by part.";
     repeats: "What is repeated is read again.";
     scatters: "Rows that are put where one index says are looked up by who writes last.";

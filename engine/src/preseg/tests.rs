@@ -13,6 +13,7 @@ use crate::text;
 use std::collections::BTreeSet;
 
 mod reshapes;
+mod rolls;
 mod stacks;
 
 /// Options with all passes switched off but these.

@@ -90,7 +90,7 @@ fn empty_and_single_tensors() {
     let x = s.fusion.input_tensors().next().unwrap().1;
     s.fusion.outputs.push(x);
     let meta = TensorMeta { dtype: DType::F32, sizes: vec![3, 0], strides: vec![0, 7] };
-    let empty = HostTensor { meta, data: Vec::new(), offset: 99 };
+    let empty = HostTensor { meta, data: Vec::new().into(), offset: 99 };
     check_output(&s.fusion, &[Arg::Tensor(empty)], &[3, 0], &[]);
 }
 

@@ -24,8 +24,6 @@ pub(super) struct Call<'a> {
     pub(super) cx: CompileCx<'a>,
     pub(super) program: &'a Arc<Program>,
     pub(super) args: &'a [Arg],
-    /// By position, after how many bytes an argument's storage repeats, as far as that is known.
-    pub(super) periods: &'a [Option<usize>],
     /// The digest of results that need not be brought: see [`Hints::results`](super::Hints).
     pub(super) known: Option<Hash128>,
     /// How threads take turns; of no meaning on a GPU.
@@ -38,11 +36,6 @@ impl<'a> Call<'a> {
     pub(super) fn tensor(&self, position: u32) -> Result<&'a HostTensor> {
         tensor_of(self.args, position)
     }
-
-    /// The first bytes of an argument's storage, of which all of it is made, where that is known.
-    pub(super) fn repeated(&self, position: u32, storage: &'a [u8]) -> Option<&'a [u8]> {
-        repeated(self.periods.get(position as usize).copied().flatten()?, storage)
-    }
 }
 
 /// The argument at a position, which is a tensor.
@@ -52,18 +45,6 @@ pub(super) fn tensor_of(args: &[Arg], position: u32) -> Result<&HostTensor> {
         _ => Err(Diagnostic::bug(format!("argument {position} was checked to be a tensor"))),
     }
 }
-
-/// The first `period` bytes of storage that is these again and again, twice at least; nothing where its end shows that it
-/// is not.
-fn repeated(period: usize, storage: &[u8]) -> Option<&[u8]> {
-    let (part, rest) =
-        storage.split_at_checked(period).filter(|(part, rest)| (1..=rest.len()).contains(&part.len()))?;
-    let shown = rest.len() - rest.len().min(SHOWN);
-    (rest[shown..] == storage[shown..rest.len()]).then_some(part)
-}
-
-/// So many bytes at the end of storage show whether it repeats as it is said to.
-const SHOWN: usize = 4096;
 
 /// A device.
 pub(super) trait Executor: Send + Sync {
@@ -189,7 +170,7 @@ fn result(
         _ => take(value)?,
     };
     let Storage::Input(position) = own.storage else {
-        return Ok(HostTensor { meta: own.meta.clone(), data, offset: 0 });
+        return Ok(HostTensor { meta: own.meta.clone(), data: data.into(), offset: 0 });
     };
     let given = tensor_of(args, position)?;
     // What has no element lies nowhere.
@@ -252,7 +233,7 @@ pub(super) fn evaluate(
         HostInput::Scalar(number) => Ok(Arg::Scalar(number)),
         HostInput::Value(value) => {
             let (meta, data) = (program.values[value].meta.clone(), read(value)?);
-            Ok(Arg::Tensor(HostTensor { meta, data, offset: 0 }))
+            Ok(Arg::Tensor(HostTensor { meta, data: data.into(), offset: 0 }))
         }
     };
     let args: Vec<Arg> = host.inputs.iter().map(argument).collect::<Result<_>>()?;
@@ -272,23 +253,4 @@ pub(super) fn evaluate(
         write(output, data.to_vec())?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn storage_that_does_not_repeat_is_sent_as_it_is() {
-        let storage = |len: usize| (0..len).map(|i| (i % 7) as u8).collect::<Vec<u8>>();
-        for len in [14, 15, 6999, 3 * SHOWN] {
-            let mut data = storage(len);
-            assert_eq!(repeated(7, &data), Some(&data[..7]), "{len}");
-            assert_eq!(repeated(14, &data).is_some(), len >= 28);
-            assert!(repeated(6, &data).is_none() && repeated(0, &data).is_none() && repeated(len, &data).is_none());
-            data[len - 1] ^= 1;
-            assert!(repeated(7, &data).is_none(), "{len}");
-        }
-        assert!(repeated(7, &storage(13)).is_none() && repeated(7, &[]).is_none());
-    }
 }

@@ -33,7 +33,7 @@ impl CudaBackend {
     ) -> Result<BenchReport> {
         program.check_on_device()?;
         let sim = SimOptions::default();
-        let call = Call { cx: *cx, program, args, periods: &[], known: None, sim: &sim, checks: RunChecks::NONE };
+        let call = Call { cx: *cx, program, args, known: None, sim: &sim, checks: RunChecks::NONE };
         let mut placed = OnDevice::new(self, &call)?;
         let mut zeros = ZeroRing::new(&self.device, placed.ready.zeroed_bytes)?;
         let outputs = program.outputs.iter().map(|value| program.values[*value].meta.dense_bytes().unwrap_or(0) as u64);

@@ -4,12 +4,15 @@
 //! them. So a checked run computes, before the launch, each index of the kernel's lookups on the host, as far as
 //! the kernel computes it itself, and refuses what the reference refuses, in its words; of an operation that has become
 //! simpler ones the one that reads the index is named. The same goes for where groups end.
+//!
+//! Of a call whose results are known ([`Hints::results`](super::Hints)) the reference took the arguments before, and would
+//! take them again: indices that are computed of nothing else are not computed a second time.
 
 use super::executor::Call;
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::Form;
 use crate::fusion::{self, Bindings, Fusion, Op, OpId, OpKind, Operand, TensorId};
-use crate::program::{Launch, ValueId};
+use crate::program::{Launch, Program, Storage, ValueId};
 use crate::refeval;
 use crate::tensor::{Arg, ArgMeta, HostTensor};
 use std::collections::BTreeSet;
@@ -35,7 +38,8 @@ pub(super) fn check(call: &Call<'_>, launch: &Launch, read: Read<'_>) -> Result<
     };
     let metas: Vec<ArgMeta> = segment.inputs.iter().zip(&launch.inputs).map(meta).collect::<Result<_>>()?;
     let bindings = fusion::bind_derived(fusion, &metas)?;
-    let checker = Checker { fusion, metas, bindings, values: &launch.inputs, read };
+    let taken_before = call.known.map(|_| &**call.program);
+    let checker = Checker { fusion, metas, bindings, values: &launch.inputs, taken_before, read };
     fusion.ops.ids().try_for_each(|op| checker.check(op))
 }
 
@@ -72,10 +76,29 @@ struct Checker<'a> {
     metas: Vec<ArgMeta>,
     bindings: Bindings,
     values: &'a [Option<ValueId>],
+    /// The program whose arguments the reference took before, if it did.
+    taken_before: Option<&'a Program>,
     read: Read<'a>,
 }
 
 impl Checker<'_> {
+    /// Whether the reference computed a tensor before as it would now: of the call's arguments alone.
+    fn is_known(&self, tensor: TensorId) -> bool {
+        let Some(program) = self.taken_before else { return false };
+        let is_argument = |input: TensorId| {
+            let position = self.fusion.inputs.iter().position(|other| *other == Operand::Tensor(input));
+            let value = position.and_then(|at| self.values.get(at).copied().flatten());
+            value.is_some_and(|value| matches!(program.values[program.root(value).0].storage, Storage::Input(_)))
+        };
+        let made = self.made_for(tensor);
+        let mut read = made.iter().flat_map(|op| self.fusion.tensor_inputs(*op));
+        if made.is_empty() {
+            is_argument(tensor)
+        } else {
+            read.all(|t| self.fusion.definition(t).is_some() || is_argument(t))
+        }
+    }
+
     fn check(&self, op: OpId) -> Result<()> {
         let data = &self.fusion.ops[op];
         if is(&data.kind, Form::GroupedSums) {
@@ -85,6 +108,9 @@ impl Checker<'_> {
         let [Operand::Tensor(of), Operand::Tensor(index)] = [places.of, places.index] else {
             return Err(Diagnostic::bug(format!("{} looks no tensor up", data.kind.name())));
         };
+        if !is(&data.kind, Form::PutSorted) && self.is_known(index) {
+            return Ok(());
+        }
         let size = self.bindings.sizes(self.fusion, of)[places.axis];
         let (name, index) = (data.kind.name(), self.value(index)?);
         if !is(&data.kind, Form::PutSorted) {
@@ -143,6 +169,6 @@ impl Checker<'_> {
         let Some((ArgMeta::Tensor(meta), value)) = given else {
             return Err(Diagnostic::bug(format!("`%{}` is not given", self.fusion.tensors[tensor].name)));
         };
-        Ok(Arg::Tensor(HostTensor { meta: meta.clone(), data: (self.read)(value)?, offset: 0 }))
+        Ok(Arg::Tensor(HostTensor { meta: meta.clone(), data: (self.read)(value)?.into(), offset: 0 }))
     }
 }

@@ -10,7 +10,7 @@ use super::unchecked;
 use crate::backend::cuda::nvrtc::{CompileText, Nvrtc, NvrtcSearch};
 use crate::backend::cuda::{
     self, CompiledCubin, Compiler, CublasLt, Device, DeviceBuffer, GuardedBuffer, Inspector, Issued, LaunchArgs,
-    LoadedKernel, PlannedProduct, ProductAddresses, Question,
+    LoadedKernel, OtherTexts, PlannedProduct, ProductAddresses, Question,
 };
 use crate::backend::sim::SimReport;
 use crate::compile::Plan;
@@ -18,7 +18,7 @@ use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BufId, ParamKind};
 use crate::options::{CompileCx, DeviceDesc, Phase, RunChecks};
 use crate::program::{Copy, Launch, LibraryCall, Program, Storage, ValueId};
-use crate::tensor::CopyRows;
+use crate::tensor::{CopyRows, HostBytes};
 use crate::util::{Hash128, SecondaryMap, WORD};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -66,17 +66,44 @@ pub(super) struct Loaded {
     found: bool,
 }
 
+/// Libraries that need no device to be loaded.
+struct Libraries {
+    nvrtc: Nvrtc,
+    /// Or where it was not found.
+    cublaslt: std::result::Result<Arc<CublasLt>, String>,
+}
+
+impl Libraries {
+    fn open(search: &NvrtcSearch) -> Result<Self> {
+        let nvrtc = Nvrtc::open(search)?;
+        let beside = nvrtc.path().parent().map(Path::to_path_buf);
+        let folders: Vec<PathBuf> = search.folders.iter().cloned().chain(beside).collect();
+        Ok(Self { nvrtc, cublaslt: CublasLt::open(&folders).map(Arc::new) })
+    }
+}
+
+/// What both make, the second one on a thread of its own where one can be had.
+fn beside<A, B: Send>(here: impl FnOnce() -> A, there: impl Fn() -> B + Sync) -> (A, B) {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, &there);
+        let made = here();
+        let beside = match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(_) => there(),
+        };
+        (made, beside)
+    })
+}
+
 impl CudaBackend {
     pub(super) fn open(ordinal: usize, search: &NvrtcSearch) -> Result<Self> {
-        let device = Device::open(ordinal)?;
-        let compiler = Compiler::new(Nvrtc::open(search)?);
-        let beside = compiler.nvrtc().path().parent().map(Path::to_path_buf);
-        let folders: Vec<PathBuf> = search.folders.iter().cloned().chain(beside).collect();
-        let library = CublasLt::open(&folders).map(Arc::new);
+        // The driver takes longer to start than the loader of libraries.
+        let (device, libraries) = beside(|| Device::open(ordinal), || Libraries::open(search));
+        let (device, Libraries { nvrtc, cublaslt }) = (device?, libraries?);
         Ok(Self {
             device,
-            compiler,
-            library,
+            compiler: Compiler::new(nvrtc),
+            library: cublaslt,
             loaded: Cache::new(MAX_KERNELS),
             timer: Mutex::default(),
             inspection: Mutex::default(),
@@ -87,7 +114,8 @@ impl CudaBackend {
     fn inspect<T>(&self, ask: impl FnOnce(&mut Inspector) -> T) -> Option<T> {
         let mut inspection = self.inspection.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*inspection, Inspection::Unmade) {
-            *inspection = Inspector::new(&self.device, self.nvrtc())
+            let texts = OtherTexts { compiler: &self.compiler, device: self.device.desc() };
+            *inspection = Inspector::new(&self.device, &texts)
                 .map_or(Inspection::Refused, |inspector| Inspection::Made(Box::new(inspector)));
         }
         match &mut *inspection {
@@ -127,10 +155,10 @@ impl CudaBackend {
 
     /// An argument's storage on the device: as a whole, so that offsets and alignment are kept.
     fn argument(&self, call: &Call<'_>, position: u32) -> Result<GuardedBuffer> {
-        let data = call.tensor(position)?.data.as_slice();
-        match call.repeated(position, data).filter(|_| data.len() >= WORTH) {
-            Some(part) => GuardedBuffer::repeating(&self.device, part, data.len()),
-            None => GuardedBuffer::holding(&self.device, data),
+        let storage = &call.tensor(position)?.data;
+        match storage.part().filter(|_| storage.len() >= WORTH) {
+            Some(part) => GuardedBuffer::repeating(&self.device, part, storage.len()),
+            None => GuardedBuffer::holding(&self.device, storage),
         }
     }
 
@@ -259,7 +287,34 @@ struct ReadMemory<'a> {
     number: usize,
     buffer: &'a GuardedBuffer,
     copy: Option<&'a DeviceBuffer>,
-    expected: Option<&'a [u8]>,
+    expected: Option<Expected<'a>>,
+}
+
+/// What the host knows of memory.
+#[derive(Clone, Copy)]
+enum Expected<'a> {
+    /// Storage that may have to be made first.
+    Given(&'a HostBytes),
+    Left(&'a [u8]),
+}
+
+impl<'a> Expected<'a> {
+    fn bytes(self) -> &'a [u8] {
+        match self {
+            Self::Given(storage) => storage,
+            Self::Left(bytes) => bytes,
+        }
+    }
+}
+
+/// Outputs of a launch that may be unwritten in part.
+enum Suspects {
+    /// The device knows that they are not.
+    None,
+    /// They hold poison, which may be a result: copies on the device.
+    Copied(Vec<DeviceBuffer>),
+    /// On the host.
+    Brought(Vec<Vec<u8>>),
 }
 
 /// What is issued in one step, and on what.
@@ -356,7 +411,7 @@ impl GpuCall<'_> {
                 (Some(copy), None) => Some(copy.all_bytes()?),
                 _ => None,
             };
-            let Some(expected) = expected.or(copied.as_deref()) else { continue };
+            let Some(expected) = expected.map(Expected::bytes).or(copied.as_deref()) else { continue };
             buffer
                 .check_unchanged(&format!("input {number}"), expected)
                 .map_err(|error| error.note(format!("by kernel {}", work.issued.name)))?;
@@ -373,12 +428,16 @@ impl GpuCall<'_> {
             let (buffer, copy, expected) = match program.values[root].storage {
                 Storage::Input(position) => {
                     let given = self.call.tensor(position)?;
-                    (self.placed.inputs.get(&position), self.copies.inputs.get(&position), Some(given.data.as_slice()))
+                    (
+                        self.placed.inputs.get(&position),
+                        self.copies.inputs.get(&position),
+                        Some(Expected::Given(&given.data)),
+                    )
                 }
                 _ => (
                     self.placed.own.get(&root),
                     self.copies.values.get(&root),
-                    self.known.get(&root).map(Vec::as_slice),
+                    self.known.get(&root).map(|bytes| Expected::Left(bytes)),
                 ),
             };
             reads.extend(buffer.map(|buffer| ReadMemory { number, buffer, copy, expected }));
@@ -386,13 +445,34 @@ impl GpuCall<'_> {
         Ok(reads)
     }
 
-    /// The outputs of a launch, to be looked at for what is unwritten; nothing where the device knows that there is no such.
-    fn suspects(&self, memory: &cuda::CallMemory) -> Result<Option<Vec<Vec<u8>>>> {
+    /// The outputs of a launch, to be looked at for what is unwritten.
+    fn suspects(&self, memory: &cuda::CallMemory) -> Result<Suspects> {
         let questions = memory.questions();
         let is_large = |question: &Question| matches!(question, Question::HoldsPoison { bytes, .. } if *bytes >= WORTH);
-        let is_written = questions.iter().any(is_large)
-            && self.gpu.inspect(|inspector| inspector.any(&questions)).transpose()? == Some(false);
-        if is_written { Ok(None) } else { memory.outputs().map(Some) }
+        let asked = questions.iter().any(is_large).then(|| self.gpu.inspect(|inspector| inspector.any(&questions)));
+        Ok(match asked.flatten().transpose()? {
+            Some(false) => Suspects::None,
+            // Bytes have few values: what is as large holds them all, and the poison with them.
+            Some(true) if memory.output_bytes() <= self.copies.room => Suspects::Copied(memory.copies()?),
+            _ => Suspects::Brought(memory.outputs()?),
+        })
+    }
+
+    /// What is left of them after a second launch, given copies of what the first one left. Where that is none, the results
+    /// of the second one are in memory; else the host says what is unwritten.
+    fn suspects_again(
+        &self,
+        memory: &mut cuda::CallMemory,
+        first: &[DeviceBuffer],
+        issue: &dyn Fn() -> Result<()>,
+    ) -> Result<Suspects> {
+        memory.poison_again()?;
+        issue()?;
+        let questions = memory.questions_again(first);
+        match self.gpu.inspect(|inspector| inspector.any(&questions)).transpose()? {
+            Some(false) => Ok(Suspects::None),
+            _ => first.iter().map(DeviceBuffer::all_bytes).collect::<Result<_>>().map(Suspects::Brought),
+        }
     }
 
     /// Keeps what a step left in a value, for the steps that read it.
@@ -424,10 +504,16 @@ impl GpuCall<'_> {
         issue()?;
         let found = cx.span(Phase::Verify, "download", work.id, || {
             self.check_memory(work, &memory)?;
-            if checks.unwritten { self.suspects(&memory) } else { Ok(None) }
+            if checks.unwritten { self.suspects(&memory).map(Some) } else { Ok(None) }
         })?;
-        let is_clean = checks.unwritten && found.is_none();
-        if let Some(found) = found {
+        let found = match found {
+            Some(Suspects::Copied(first)) => {
+                Some(cx.span(Phase::Verify, "again", work.id, || self.suspects_again(&mut memory, &first, &issue))?)
+            }
+            other => other,
+        };
+        let is_clean = matches!(found, Some(Suspects::None));
+        if let Some(Suspects::Brought(found)) = found {
             let name = |output: usize| program.name_of(work.writes[output]).to_string();
             // After a second launch what is in memory is what that one left.
             if !memory.check_written(work.issued, &found, name, issue)? {

@@ -122,7 +122,7 @@ pub(super) fn profile(
     let host = HostTimes { clock, state: Mutex::default() };
     let sim = SimOptions { count: true, ..session.sim_options() };
     let cx = CompileCx { trace: &host, ..cx };
-    let call = Call { cx, program: &program, args, periods: &[], known: None, sim: &sim, checks: RunChecks::NONE };
+    let call = Call { cx, program: &program, args, known: None, sim: &sim, checks: RunChecks::NONE };
     let costs = guard("profiling", fusion, || session.executor().measure_steps(call, bench))?;
     if costs.len() != steps.len() {
         return Err(Diagnostic::bug(format!("{} costs of {} steps", costs.len(), steps.len())));

@@ -16,7 +16,7 @@ fn session(options: Options) -> Session {
 fn ones(dtype: DType, sizes: &[i64], strides: &[i64], offset: usize) -> Arg {
     let meta = TensorMeta { dtype, sizes: sizes.to_vec(), strides: strides.to_vec() };
     let mut tensor = HostTensor::strided(meta, |_| crate::num::Value::Float(1.0)).unwrap();
-    tensor.data.splice(0..0, vec![0xff; offset * dtype.bytes()]);
+    tensor.data.own().splice(0..0, vec![0xff; offset * dtype.bytes()]);
     tensor.offset = offset;
     Arg::Tensor(tensor)
 }

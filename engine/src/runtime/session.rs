@@ -95,12 +95,10 @@ impl RunOutcome {
 
 /// What a caller knows of a call that spares a GPU copies. Results are the same with it as without it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Hints<'a> {
-    /// Of arguments, by position, that their storage is its first so many bytes again and again: a GPU is sent those, and
-    /// makes the rest itself. Of a position that is not there nothing is known.
-    pub periods: &'a [Option<usize>],
-    /// The digest of results that the caller has no need to see again ([`results_digest`]): where those of the call
-    /// are large and have it, a GPU keeps them.
+pub struct Hints {
+    /// The digest of results that the caller has no need to see again ([`results_digest`]), since the reference gave them
+    /// for these very arguments: where those of the call are large and have it, a GPU keeps them. Indices that follow from
+    /// the arguments alone are not looked at again.
     pub results: Option<Hash128>,
 }
 
@@ -387,7 +385,7 @@ impl Session {
 
     /// The same for a caller who knows something of the call. The simulator, and a GPU that is told to check nothing, have
     /// no use for it.
-    pub fn run_knowing(&self, fusion: &Fusion, args: &[Arg], hints: &Hints<'_>, trace: &dyn Trace) -> Result<Ran> {
+    pub fn run_knowing(&self, fusion: &Fusion, args: &[Arg], hints: &Hints, trace: &dyn Trace) -> Result<Ran> {
         self.execute(fusion, args, hints, &self.sim_options(), trace)
     }
 
@@ -640,13 +638,13 @@ impl Session {
         &self,
         fusion: &Fusion,
         args: &[Arg],
-        hints: &Hints<'_>,
+        hints: &Hints,
         sim: &SimOptions,
         trace: &dyn Trace,
     ) -> Result<Ran> {
-        let (cx, Hints { periods, results: known }) = (self.cx(trace), *hints);
+        let (cx, Hints { results: known }) = (self.cx(trace), *hints);
         let program = cx.span(Phase::Plan, &fusion.name, 0, || self.program_of(fusion, args, trace))?;
-        let call = Call { cx, program: &program, args, periods, known, sim, checks: self.checks };
+        let call = Call { cx, program: &program, args, known, sim, checks: self.checks };
         let done = guard("running", fusion, || self.executor().run(call))?;
         let reports = done.reports;
         Ok(match (done.results, known) {

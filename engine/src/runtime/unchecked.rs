@@ -96,7 +96,7 @@ impl<'a> OnDevice<'a> {
         let mut data = vec![0; output.bytes];
         let device = self.ready.device();
         device.download_from(self.addresses.outputs[position], &mut data, device.stream())?;
-        Ok(HostTensor { meta: output.meta.clone(), data, offset: 0 })
+        Ok(HostTensor { meta: output.meta.clone(), data: data.into(), offset: 0 })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tensors in host memory.
 
-use super::{Offsets, TensorMeta};
+use super::{HostBytes, Offsets, TensorMeta};
 use crate::diag::{Diagnostic, Result, code};
 use crate::num::{DType, Value, eval, storage};
 use std::borrow::Cow;
@@ -12,15 +12,15 @@ pub struct HostTensor {
     pub meta: TensorMeta,
     /// Storage, little endian, element 0 first. Elements of `f4e2m1fn` have a
     /// byte each, see [`DType::bits`].
-    pub data: Vec<u8>,
+    pub data: HostBytes,
     /// Element of the storage at which the view starts.
     pub offset: usize,
 }
 
 impl HostTensor {
     /// A view of storage; refused if an element lies outside.
-    pub fn new(meta: TensorMeta, data: Vec<u8>, offset: usize) -> Result<Self> {
-        let tensor = Self { meta, data, offset };
+    pub fn new(meta: TensorMeta, data: impl Into<HostBytes>, offset: usize) -> Result<Self> {
+        let tensor = Self { meta, data: data.into(), offset };
         tensor.check()?;
         Ok(tensor)
     }
@@ -31,7 +31,7 @@ impl HostTensor {
     }
 
     /// A dense tensor over its elements' bytes.
-    pub fn contiguous(dtype: DType, sizes: &[i64], data: Vec<u8>) -> Result<Self> {
+    pub fn contiguous(dtype: DType, sizes: &[i64], data: impl Into<HostBytes>) -> Result<Self> {
         Self::new(TensorMeta::contiguous(dtype, sizes), data, 0)
     }
 
@@ -44,7 +44,7 @@ impl HostTensor {
     /// are NaN and integers -1: what a kernel must overwrite.
     pub fn from_byte(meta: TensorMeta, byte: u8) -> Result<Self> {
         let data = vec![byte; meta.span_bytes()?];
-        Ok(Self { meta, data, offset: 0 })
+        Ok(Self { meta, data: data.into(), offset: 0 })
     }
 
     /// A dense tensor filled with one value, converted to the type.
@@ -52,7 +52,7 @@ impl HostTensor {
         let meta = TensorMeta::contiguous(dtype, sizes);
         let bytes = meta.dense_bytes()?;
         let element = &storage::encode(dtype, convert(dtype, value))[..dtype.bytes()];
-        Ok(Self { meta, data: element.repeat(bytes / dtype.bytes()), offset: 0 })
+        Ok(Self { meta, data: element.repeat(bytes / dtype.bytes()).into(), offset: 0 })
     }
 
     /// A dense tensor whose elements are a function of their index, converted
@@ -71,7 +71,7 @@ impl HostTensor {
             let offset = offsets.next().expect("the length is not zero");
             storage::write(meta.dtype, &mut data, offset, element);
         }
-        Ok(Self { meta, data, offset: 0 })
+        Ok(Self { meta, data: data.into(), offset: 0 })
     }
 
     /// A dense tensor from numbers in row-major order, converted to the type.
@@ -98,7 +98,7 @@ impl HostTensor {
         for (i, value) in values.enumerate() {
             storage::write(dtype, &mut data, i, convert(dtype, value));
         }
-        Ok(Self { meta, data, offset: 0 })
+        Ok(Self { meta, data: data.into(), offset: 0 })
     }
 
     /// Whether every element lies inside the storage.
@@ -207,7 +207,7 @@ impl HostTensor {
     #[must_use]
     pub fn to_contiguous(&self) -> Self {
         let meta = TensorMeta::contiguous(self.meta.dtype, self.sizes());
-        Self { meta, data: self.dense_bytes().into_owned(), offset: 0 }
+        Self { meta, data: self.dense_bytes().into_owned().into(), offset: 0 }
     }
 
     /// A view whose axis `i` is axis `perm[i]` of this one.

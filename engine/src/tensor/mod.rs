@@ -8,11 +8,13 @@
 //! constructors has every element inside its storage. Its fields are public,
 //! so users of foreign ones call [`HostTensor::check`] first.
 
+mod bytes;
 mod copy;
 mod host;
 mod layout;
 mod packed;
 
+pub use bytes::HostBytes;
 pub use copy::{CopyRows, copy_rows};
 pub use host::HostTensor;
 pub use layout::{MAX_BYTES, Offsets, TensorMeta};

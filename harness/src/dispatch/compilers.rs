@@ -12,11 +12,15 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// Processes that may fail, for each that is wanted: one that ends at once, without
 /// its library say, is not started for ever.
 const LIVES: usize = 4;
+/// How often processes that died are replaced.
+const TENDING: Duration = Duration::from_millis(500);
+/// How often it is looked whether somebody asks for one, before any is started.
+const LISTENING: Duration = Duration::from_millis(5);
 
 /// Running processes, and the address at which they take connections.
 pub(crate) struct Compilers {
@@ -26,6 +30,10 @@ pub(crate) struct Compilers {
     /// Processes that are wanted, and that may still be started.
     count: usize,
     lives: usize,
+    /// Whether somebody has asked for one.
+    asked: bool,
+    /// When they were looked after.
+    tended: Instant,
     exe: PathBuf,
     folders: Vec<PathBuf>,
 }
@@ -33,7 +41,7 @@ pub(crate) struct Compilers {
 impl Compilers {
     /// One process for each thread of a plan's workers that compiles for a GPU;
     /// none where there is none, or where nobody can connect: such threads compile
-    /// in their workers. Nothing is started yet, see [`Compilers::start`]; who connects
+    /// in their workers. Nothing is started yet, see [`Compilers::look_after`]; who connects
     /// before waits.
     pub(super) fn of(plan: &RunPlan) -> Option<Self> {
         let threads = plan.knobs.compile_threads as usize;
@@ -45,7 +53,12 @@ impl Compilers {
                 count += threads;
             }
         }
-        if count == 0 { None } else { Self::listen(&plan.worker_exe, folders?, count).ok() }
+        let folders = folders.filter(|_| count > 0)?;
+        let mut compilers = Self::listen(&plan.worker_exe, folders, count).ok()?;
+        // Where no code is stored, all will be asked for, and can get ready beside the workers.
+        let store = plan.knobs.code_cache.as_deref().and_then(|folder| std::fs::read_dir(folder).ok());
+        compilers.asked = store.is_none_or(|mut entries| entries.next().is_none());
+        Some(compilers)
     }
 
     fn listen(exe: &Path, folders: Vec<PathBuf>, count: usize) -> io::Result<Self> {
@@ -54,16 +67,29 @@ impl Compilers {
         let address = format!("harness-compile-{}-{}", std::process::id(), now.as_nanos());
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&address)?)?;
         let lives = LIVES * count;
-        Ok(Self { address, listener, children: Vec::new(), count, lives, exe: exe.into(), folders })
+        let (exe, children, tended) = (exe.into(), Vec::new(), Instant::now());
+        Ok(Self { address, listener, children, count, lives, asked: false, tended, exe, folders })
     }
 
-    /// Starts the processes; `None` if not all can be: with nobody who takes them, connections end. The calling thread
-    /// must outlive them.
-    pub(super) fn start(mut self) -> Option<Self> {
-        for _ in 0..self.count {
-            self.spawn().ok()?;
+    /// Starts the processes once somebody asks for one, and replaces those that have died; asked again and again. False if
+    /// not all can be started: with nobody who takes them, connections end. The calling thread must outlive them.
+    pub(super) fn look_after(&mut self) -> bool {
+        if self.is_started() {
+            if self.tended.elapsed() >= TENDING {
+                self.tend();
+                self.tended = Instant::now();
+            }
+            return true;
         }
-        Some(self)
+        if !self.asked && self.tended.elapsed() >= LISTENING {
+            self.asked = os::is_readable(&self.listener);
+            self.tended = Instant::now();
+        }
+        !self.asked || (0..self.count).all(|_| self.spawn().is_ok())
+    }
+
+    fn is_started(&self) -> bool {
+        self.lives < LIVES * self.count
     }
 
     /// Where a client connects.
@@ -72,7 +98,7 @@ impl Compilers {
     }
 
     /// Replaces those that have died.
-    pub(super) fn tend(&mut self) {
+    fn tend(&mut self) {
         let (ended, live) = self.children.drain(..).partition(|child| os::life(child) != Life::Lives);
         self.children = live;
         for child in ended {

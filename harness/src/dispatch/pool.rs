@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 /// Lots of events that wait for `on_event`, each of about one case; beyond it slots
 /// wait, so that a slow disk costs time and not memory.
 const WAITING_LOTS: usize = 96;
-/// How often compiler processes that died are replaced.
-const TENDING: Duration = Duration::from_millis(500);
 
 /// Runs what `source` gives. `on_event` is called on this thread, in the order of arrival.
 pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(Event)) {
@@ -32,13 +30,11 @@ pub(crate) fn run(plan: &RunPlan, source: &dyn Source, on_event: &mut dyn FnMut(
     std::thread::scope(|scope| {
         let missing = start(scope, plan, source, &fleet, address.as_deref(), &sender, started);
         drop(sender);
-        // Beside the workers, which take longer to open their devices.
-        let mut compilers = compilers.and_then(Compilers::start);
         let mut on_event = |event: Event| {
             retired.note(&event);
             on_event(event);
         };
-        pass_on(events, missing, &mut compilers, &mut on_event);
+        pass_on(events, missing, compilers, &mut on_event);
     });
     let stopped = plan.stop.load(Ordering::Relaxed) != 0;
     for mut conclusion in source.rest(stopped, &retired.reasons.join("; ")) {
@@ -101,16 +97,12 @@ fn start<'scope, 'env>(
 fn pass_on(
     events: Receiver<Vec<Event>>,
     missing: Vec<Event>,
-    compilers: &mut Option<Compilers>,
+    mut compilers: Option<Compilers>,
     on_event: &mut dyn FnMut(Event),
 ) {
     let mut missing = missing.into_iter();
-    let mut tended = Instant::now();
     loop {
-        if tended.elapsed() >= TENDING {
-            compilers.iter_mut().for_each(Compilers::tend);
-            tended = Instant::now();
-        }
+        compilers = compilers.and_then(|mut compilers| compilers.look_after().then_some(compilers));
         let next = missing.next().map(|event| vec![event]);
         match next.map_or_else(|| events.recv_timeout(Duration::from_millis(100)), Ok) {
             Ok(lot) => lot.into_iter().for_each(&mut *on_event),

@@ -2,20 +2,22 @@
 //! What they compile stays in the session, where the case finds it; what goes
 //! wrong is forgotten, since the case will meet it again itself.
 //!
-//! Where there are compiler processes, each thread leaves the texts to one of them.
+//! Where there are compiler processes, each thread leaves the texts to one of them, which it looks for when it has the
+//! first: of kernels whose code is stored, which after the first run are most, none is needed.
 
 use super::device::Device;
 use super::jitter::{Disturbed, Jitter};
 use super::{args, fault, pipeline};
 use crate::case::Case;
-use crate::compilers;
+use crate::compilers::Way;
 use crate::crumb::{CrumbWriter, Lane};
 use crate::proto::Unprepared;
 use engine::backend::cuda::CompilerClient;
-use engine::backend::cuda::nvrtc::CompileText;
+use engine::backend::cuda::nvrtc::{CompileText, Cubin, NvrtcOptions};
+use engine::diag::{Diagnostic, Result};
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Scope;
 use std::time::Duration;
 
@@ -55,22 +57,20 @@ impl Ahead {
         crumbs: &'env CrumbWriter,
         threads: u32,
         jitter: Option<u64>,
-        clients: Vec<CompilerClient>,
+        ways: Vec<Way>,
     ) {
-        let mut clients = clients.into_iter();
+        let mut ways = ways.into_iter();
         for thread in 0..threads {
             // Lane 0 is the case's own thread.
             let lane = crumbs.lane(thread as usize + 1);
-            let client = clients.next();
             let between = Jitter::between(jitter, thread);
+            let beside = ways.next().map(|way| Beside { way: Mutex::new(Some(way)), device, client: OnceLock::new() });
             let work = move || {
-                let client = client.filter(|client| fits(client, device));
                 while let Some(case) = self.next() {
                     between.iter().for_each(Jitter::point);
                     // A panic is the case's own affair: it will come again in its run.
                     lane.case(&case.id);
-                    let client = client.as_ref().filter(|client| !client.is_gone());
-                    let _ = catch_unwind(AssertUnwindSafe(|| compile(&case, device, client, lane, jitter)));
+                    let _ = catch_unwind(AssertUnwindSafe(|| compile(&case, device, beside.as_ref(), lane, jitter)));
                     lane.case("");
                     self.lock().running.remove(&case.id);
                     self.changed.notify_all();
@@ -137,19 +137,34 @@ impl Ahead {
     }
 }
 
-/// Connections to compiler processes, one for each thread. Fewer, if some are not there.
-pub(super) fn connect(address: &str, threads: u32) -> Vec<CompilerClient> {
-    (0..threads).map_while(|_| compilers::connect(address).ok()).collect()
+/// Ways to compiler processes, one for each thread. Fewer, if there are not so many.
+pub(super) fn ways(address: &str, threads: u32) -> Vec<Way> {
+    (0..threads).map_while(|_| Way::to(address).ok()).collect()
 }
 
-/// Whether the process has the compiler that the worker has itself.
-fn fits(client: &CompilerClient, device: &Device) -> bool {
-    let Device::Session { session, .. } = device else { return false };
-    session.gpu().is_some_and(|(_, nvrtc)| client.has(nvrtc))
+/// A compiler process, connected to when there is something to compile; where there is none, or another compiler than the
+/// worker's own, or it went away, that.
+struct Beside<'a> {
+    way: Mutex<Option<Way>>,
+    device: &'a Device,
+    client: OnceLock<Option<CompilerClient>>,
+}
+
+impl CompileText for Beside<'_> {
+    fn compile_text(&self, text: &str, name: &str, options: &NvrtcOptions) -> Result<Cubin> {
+        let session = if let Device::Session { session, .. } = self.device { session.gpu() } else { None };
+        let Some((_, own)) = session else { return Err(Diagnostic::bug("a text is compiled for no GPU")) };
+        let way = || self.way.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let connect = || way()?.take().ok().filter(|client| client.has(own));
+        match self.client.get_or_init(connect) {
+            Some(client) if !client.is_gone() => client.compile_text(text, name, options),
+            _ => own.compile_text(text, name, options),
+        }
+    }
 }
 
 /// Compiles and loads the kernel of a case.
-fn compile(case: &Case, device: &Device, client: Option<&CompilerClient>, lane: Lane<'_>, jitter: Option<u64>) {
+fn compile(case: &Case, device: &Device, beside: Option<&Beside<'_>>, lane: Lane<'_>, jitter: Option<u64>) {
     if let Some(fault) = &case.fault {
         return fault::commit_ahead(fault, lane);
     }
@@ -159,7 +174,7 @@ fn compile(case: &Case, device: &Device, client: Option<&CompilerClient>, lane: 
     #[cfg(feature = "planted")]
     let lane = super::planted::Reader::new(case, lane);
     let spans = Disturbed { spans: lane, jitter: Jitter::ahead(jitter, &case.id) };
-    let compiler = client.map(|client| client as &dyn CompileText);
+    let compiler = beside.map(|beside| beside as &dyn CompileText);
     let own = pipeline::scheduled(case, session);
     let _ = own.as_ref().unwrap_or(session).preload(&fusion, &metas, &alignments, compiler, &spans);
 }

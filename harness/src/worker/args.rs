@@ -3,15 +3,16 @@
 //! has the same data on every device, for any layout and number of threads.
 //! Random values repeat after [`PERIOD`] elements, a prime, so that big tensors
 //! are copied rather than drawn and no row of a usual size repeats in place.
-//! What was drawn is kept for later cases ([`Draws`]), which mostly draw the same.
+//! What was drawn is kept for later cases ([`Draws`]), which mostly draw the same; a dense tensor is made of it when
+//! somebody reads it.
 
 use crate::case::{Case, Dist, InputSpec, Number, Real, TensorSpec, strides, suggest};
 use engine::diag::{Diagnostic, Result, code};
 use engine::fusion::{Fusion, Operand, ScalarDef};
 use engine::num::{DType, DTypeClass, Value, storage};
-use engine::tensor::{Arg, ArgMeta, HostTensor, Offsets, TensorMeta};
+use engine::tensor::{Arg, ArgMeta, HostBytes, HostTensor, Offsets, TensorMeta};
 use rayon::prelude::*;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An argument's specification with its declaration: name and data type.
 type DeclaredInput<'a> = (&'a str, DType, &'a InputSpec);
@@ -57,6 +58,15 @@ pub(super) fn build(fusion: &Fusion, case: &Case, draws: &Draws) -> Result<Vec<A
     made.collect()
 }
 
+/// Makes the whole storage of each, as it is sent to a device then: a retry is a second opinion, also on that.
+pub(super) fn make_all(args: &mut [Arg]) {
+    for arg in args {
+        if let Arg::Tensor(tensor) = arg {
+            tensor.data.own();
+        }
+    }
+}
+
 /// The arguments' types and layouts without their data, and how the address of
 /// each is aligned in bytes.
 pub(super) fn metas(fusion: &Fusion, case: &Case) -> Result<(Vec<ArgMeta>, Vec<u32>)> {
@@ -68,17 +78,6 @@ pub(super) fn metas(fusion: &Fusion, case: &Case) -> Result<(Vec<ArgMeta>, Vec<u
         }
     });
     made.collect::<Result<Vec<_>>>().map(|list| list.into_iter().unzip())
-}
-
-/// After how many bytes the storage of each argument that [`build`] makes repeats, where it does.
-pub(super) fn periods(fusion: &Fusion, case: &Case) -> Result<Vec<Option<usize>>> {
-    let made = entries(fusion, case)?.into_iter().map(|(name, dtype, spec)| {
-        let InputSpec::Tensor(spec) = spec else { return Ok(None) };
-        let draw = Draw { dist: &spec.dist, dtype, seed: 0 };
-        let repeats = draw.repeats() && is_dense(&meta(name, dtype, spec)?, spec);
-        Ok(repeats.then_some(PERIOD as usize * dtype.bytes()))
-    });
-    made.collect()
 }
 
 fn declaration(fusion: &Fusion, operand: Operand) -> (&str, DType, Operand) {
@@ -158,44 +157,20 @@ fn meta(name: &str, dtype: DType, spec: &TensorSpec) -> Result<TensorMeta> {
 /// on other parts of it, on the same stack.
 const WORD: usize = 64;
 
-/// Memory for so many bytes; refused where there is none.
-fn words_for(name: &str, count: usize) -> Result<Vec<[u8; WORD]>> {
-    let mut words: Vec<[u8; WORD]> = Vec::new();
-    words.try_reserve_exact(count.div_ceil(WORD)).map_err(|_| {
-        let message = format!("input `%{name}` needs {count} bytes of host memory, which are not there");
-        Diagnostic::user(code::TENSOR_TOO_LARGE, message)
-    })?;
-    Ok(words)
+fn no_memory(name: &str, count: usize) -> Box<Diagnostic> {
+    let message = format!("input `%{name}` needs {count} bytes of host memory, which are not there");
+    Diagnostic::user(code::TENSOR_TOO_LARGE, message)
 }
 
-/// So many equal bytes, set by all threads where they are many.
+/// So many equal bytes, set by all threads where they are many. Refused where there is no memory for them.
 fn bytes_of(name: &str, count: usize, byte: u8) -> Result<Vec<u8>> {
-    let mut words = words_for(name, count)?;
+    let mut words: Vec<[u8; WORD]> = Vec::new();
+    words.try_reserve_exact(count.div_ceil(WORD)).map_err(|_| no_memory(name, count))?;
     if count > CHUNK {
         rayon::iter::repeat_n([byte; WORD], count / WORD).with_min_len(CHUNK / WORD).collect_into_vec(&mut words);
     }
     let mut data = words.into_flattened();
     data.resize(count, byte);
-    Ok(data)
-}
-
-/// So many bytes, which are those of `part` again and again. Memory is written once, by all threads where it is much: to
-/// clear it first takes as long as to fill it.
-fn repeated(name: &str, part: &[u8], count: usize) -> Result<Vec<u8>> {
-    let mut words = words_for(name, count)?;
-    let word = |number: usize| {
-        let at = number * WORD % part.len();
-        part[at..].first_chunk().copied().unwrap_or_else(|| std::array::from_fn(|i| part[(at + i) % part.len()]))
-    };
-    if count > CHUNK {
-        let whole = (0..count / WORD).into_par_iter().with_min_len(CHUNK / WORD);
-        whole.map(word).collect_into_vec(&mut words);
-    }
-    let mut data = words.into_flattened();
-    while data.len() < count {
-        let rest = &part[data.len() % part.len()..];
-        data.extend_from_slice(&rest[..rest.len().min(count - data.len())]);
-    }
     Ok(data)
 }
 
@@ -219,13 +194,13 @@ fn tensor(name: &str, dtype: DType, spec: &TensorSpec, draws: &Draws) -> Result<
     // Storage outside the view is 0xff: NaN or -1, so that a stray read shows.
     let count = meta.numel().ok_or_else(overflow)? as usize;
     let mut tensor = HostTensor::new(meta, bytes_of(name, bytes, 0xff)?, offset)?;
-    draws.with_drawn(name, &draw, count.checked_mul(width).ok_or_else(overflow)?, |drawn| {
-        // In row-major order: of several elements in one place the last stays.
-        for (element, at) in drawn.chunks_exact(width).cycle().zip(Offsets::new(&tensor.meta)) {
-            tensor.data[(offset + at) * width..][..width].copy_from_slice(element);
-        }
-        Ok(tensor)
-    })
+    let drawn = draws.drawn(name, &draw, count.checked_mul(width).ok_or_else(overflow)?)?;
+    let (elements, data) = (drawn.chunks_exact(width).cycle(), tensor.data.own());
+    // In row-major order: of several elements in one place the last stays.
+    for (element, at) in elements.zip(Offsets::new(&tensor.meta)) {
+        data[(offset + at) * width..][..width].copy_from_slice(element);
+    }
+    Ok(tensor)
 }
 
 /// Draws elements from number `first` on.
@@ -246,25 +221,26 @@ fn fill_drawn(data: &mut [u8], draw: &Draw<'_>, first: usize) {
 
 /// Bytes of drawn elements that are kept. The suite draws 1.1e9 elements, 0.1e9 different ones.
 const ROOM_DRAWN: usize = 256 << 20;
-/// Bytes of tensors that are kept, at most. With the suite's, large ones first, a third of all bytes is written.
+/// Bytes of tensors that are kept, at most. With the suite's, large ones first, a third of all bytes is written where all
+/// are read.
 const ROOM_TENSORS: usize = 2 << 30;
 /// Smaller tensors are as soon made again.
 const LEAST_TENSOR: usize = 1 << 16;
 
 /// What a worker has drawn, for its later cases: elements depend on distribution, type, seed and number alone, and most
-/// cases draw the same. Of each draw that repeats the longest part is kept, whose beginning the shorter ones are; and of
-/// dense tensors, which nobody changes, the storage of the last one, which is the next one's if that is no longer.
+/// cases draw the same. Of each draw that repeats the longest part is kept, whose beginning the shorter ones are. Dense
+/// tensors are made of it where they are read, which on a GPU few are; the storage of the last one that was, which nobody
+/// changes, is the next one's if that is no longer.
 #[derive(Debug)]
 pub(crate) struct Draws {
-    drawn: Mutex<Shelf>,
-    tensors: Mutex<Shelf>,
+    drawn: Mutex<Shelf<Arc<Vec<u8>>>>,
+    tensors: Mutex<Shelf<Vec<u8>>>,
 }
 
 impl Default for Draws {
     /// For a single case: no tensors are kept.
     fn default() -> Self {
-        let shelf = |room| Mutex::new(Shelf { room, kept: Vec::new() });
-        Self { drawn: shelf(ROOM_DRAWN), tensors: shelf(0) }
+        Self { drawn: Mutex::new(Shelf::of(ROOM_DRAWN)), tensors: Mutex::new(Shelf::of(0)) }
     }
 }
 
@@ -272,44 +248,34 @@ impl Draws {
     /// For many cases of a process that may have so much memory.
     pub(super) fn of_worker(memory: Option<u64>) -> Self {
         let share = memory.map_or(usize::MAX, |bytes| usize::try_from(bytes / 8).unwrap_or(usize::MAX));
-        let draws = Self::default();
-        (lock(&draws.drawn).room, lock(&draws.tensors).room) = (ROOM_DRAWN.min(share), ROOM_TENSORS.min(share));
-        draws
+        let [drawn, tensors] = [ROOM_DRAWN, ROOM_TENSORS].map(|room| room.min(share));
+        Self { drawn: Mutex::new(Shelf::of(drawn)), tensors: Mutex::new(Shelf::of(tensors)) }
     }
 
     /// The storage of a dense tensor of so many bytes.
-    fn dense(&self, name: &str, draw: &Draw<'_>, bytes: usize) -> Result<Vec<u8>> {
-        if !draw.repeats() {
-            return drawn_on(name, draw, &[], bytes);
-        }
-        let kept = lock(&self.tensors).take(draw);
+    fn dense(&self, name: &str, draw: &Draw<'_>, bytes: usize) -> Result<HostBytes> {
+        let drawn = self.drawn(name, draw, bytes)?;
+        let storage = HostBytes::repeating(drawn, bytes).ok_or_else(|| no_memory(name, bytes))?;
+        let made = if storage.part().is_some() { lock(&self.tensors).take(draw) } else { None };
         // A small tensor shall not hold the memory of a large one.
-        if let Some(mut data) = kept.filter(|data| data.len() >= bytes && data.capacity() <= 2 * bytes) {
-            data.truncate(bytes);
-            return Ok(data);
-        }
-        self.with_drawn(name, draw, bytes, |drawn| repeated(name, drawn, bytes))
+        Ok(match made.filter(|made| made.capacity() <= 2 * bytes) {
+            Some(made) => storage.made_before(made),
+            None => storage,
+        })
     }
 
-    /// Gives the first so many bytes of a draw to `body`, without those that repeat them.
-    fn with_drawn<T>(
-        &self,
-        name: &str,
-        draw: &Draw<'_>,
-        bytes: usize,
-        body: impl FnOnce(&[u8]) -> Result<T>,
-    ) -> Result<T> {
+    /// The first so many bytes of a draw, or more, without those that repeat them.
+    fn drawn(&self, name: &str, draw: &Draw<'_>, bytes: usize) -> Result<Arc<Vec<u8>>> {
         if !draw.repeats() {
-            return body(&drawn_on(name, draw, &[], bytes)?);
+            return drawn_on(name, draw, &[], bytes).map(Arc::new);
         }
         let bytes = bytes.min(PERIOD as usize * draw.dtype.bytes());
-        let mut elements = lock(&self.drawn).take(draw).unwrap_or_default();
-        if elements.len() < bytes {
-            elements = drawn_on(name, draw, &elements, bytes)?;
+        let mut drawn = lock(&self.drawn).take(draw).unwrap_or_default();
+        if drawn.len() < bytes {
+            drawn = Arc::new(drawn_on(name, draw, &drawn, bytes)?);
         }
-        let result = body(&elements);
-        lock(&self.drawn).put(draw, elements);
-        result
+        lock(&self.drawn).put(draw, Arc::clone(&drawn));
+        Ok(drawn)
     }
 
     /// Takes the arguments of a case back that [`build`] made, for later cases.
@@ -317,48 +283,52 @@ impl Draws {
         let Ok(entries) = entries(fusion, case) else { return };
         for ((name, dtype, spec), arg) in entries.into_iter().zip(args) {
             let (InputSpec::Tensor(spec), Arg::Tensor(tensor)) = (spec, arg) else { continue };
-            let draw = Draw { dist: &spec.dist, dtype, seed: seed(name, spec.seed) };
-            if draw.repeats() && is_dense(&tensor.meta, spec) && tensor.data.len() >= LEAST_TENSOR {
-                lock(&self.tensors).put(&draw, tensor.data);
+            if let Some(made) = tensor.data.into_made().filter(|made| made.len() >= LEAST_TENSOR) {
+                let draw = Draw { dist: &spec.dist, dtype, seed: seed(name, spec.seed) };
+                lock(&self.tensors).put(&draw, made);
             }
         }
     }
 }
 
-fn lock(shelf: &Mutex<Shelf>) -> MutexGuard<'_, Shelf> {
+fn lock<D>(shelf: &Mutex<Shelf<D>>) -> MutexGuard<'_, Shelf<D>> {
     shelf.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The beginnings of draws, up to so many bytes: beyond them what was put there first goes.
 #[derive(Debug)]
-struct Shelf {
+struct Shelf<D> {
     room: usize,
-    kept: Vec<Kept>,
+    kept: Vec<Kept<D>>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct Kept<D> {
     dist: Dist,
     dtype: DType,
     seed: u64,
-    data: Vec<u8>,
+    data: D,
 }
 
-impl Shelf {
-    fn take(&mut self, draw: &Draw<'_>) -> Option<Vec<u8>> {
-        let is_same = |kept: &Kept| (kept.seed, kept.dtype) == (draw.seed, draw.dtype) && kept.dist == *draw.dist;
+impl<D: AsRef<Vec<u8>>> Shelf<D> {
+    fn of(room: usize) -> Self {
+        Self { room, kept: Vec::new() }
+    }
+
+    fn take(&mut self, draw: &Draw<'_>) -> Option<D> {
+        let is_same = |kept: &Kept<D>| (kept.seed, kept.dtype) == (draw.seed, draw.dtype) && kept.dist == *draw.dist;
         let at = self.kept.iter().rposition(is_same)?;
         Some(self.kept.remove(at).data)
     }
 
-    fn put(&mut self, draw: &Draw<'_>, data: Vec<u8>) {
+    fn put(&mut self, draw: &Draw<'_>, data: D) {
         self.take(draw);
         self.kept.push(Kept { dist: draw.dist.clone(), dtype: draw.dtype, seed: draw.seed, data });
-        let held: usize = self.kept.iter().map(|kept| kept.data.capacity()).sum();
+        let held: usize = self.kept.iter().map(|kept| kept.data.as_ref().capacity()).sum();
         let mut beyond = held.saturating_sub(self.room);
         let goes = self.kept.iter().take_while(|kept| {
             let goes = beyond > 0;
-            beyond = beyond.saturating_sub(kept.data.capacity());
+            beyond = beyond.saturating_sub(kept.data.as_ref().capacity());
             goes
         });
         let count = goes.count();
@@ -496,8 +466,7 @@ impl Draw<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::{ArgLayout, Target, read_text};
-    use crate::worker::pipeline;
+    use crate::case::ArgLayout;
 
     fn spec(dist: Dist, sizes: &[i64], layout: ArgLayout) -> TensorSpec {
         TensorSpec { dist, sizes: sizes.to_vec(), seed: Some(1), layout }
@@ -563,74 +532,43 @@ mod tests {
     }
 
     #[test]
-    fn the_storage_of_a_tensor_is_that_of_the_next_one() {
-        let text = "---\nversion = 1\nsuite = \"DrawsTest\"\nabout = \"why\"\n---\nfusion @f(%x: f32[?], %y: f32[?]) {\n  \
-                    %0 = add %x, %x\n  return %0, %y\n}\n; inputs: x = normal[$n], y = arange(0, 1)[$n]\n";
-        let case = |n: usize| {
-            let text = text.replace("$n", &n.to_string());
-            let (cases, errors) = read_text("draws.fuse", &text, Target::Sim);
-            assert!(errors.is_empty(), "{errors:?}");
-            cases.into_iter().next().expect("a case")
-        };
-        let fusion = pipeline::parse(&case(1)).expect("parses");
-        let run = |draws: &Draws, n: usize| {
-            let args = build(&fusion, &case(n), draws).expect("made");
-            assert!(args == build(&fusion, &case(n), &Draws::default()).expect("made"), "{n}");
-            let Some(Arg::Tensor(x)) = args.first() else { panic!("a tensor") };
-            let at = x.data.as_ptr();
-            draws.give_back(&fusion, &case(n), args);
-            at
-        };
+    fn dense_tensors_are_made_of_what_was_drawn() {
         let draws = Draws::of_worker(None);
-        let first = run(&draws, 100_000);
-        assert!([90_000, 60_000].map(|n| run(&draws, n)) == [first; 2], "shorter ones are its beginning");
-        // Longer than what is left of it, and far shorter.
-        assert!(lock(&draws.tensors).kept.iter().all(|kept| kept.data.len() == 240_000));
-        run(&draws, 70_000);
-        run(&draws, 20_000);
-        let lens = |draws: &Draws| lock(&draws.tensors).kept.iter().map(|kept| kept.data.len()).collect::<Vec<_>>();
-        assert_eq!(lens(&draws), [80_000]);
-        // Small ones are made again, and nothing is kept where there is no room.
-        run(&draws, 10);
-        assert!(lens(&draws).is_empty());
-        let small = Draws::of_worker(Some(8 * 100_000));
-        run(&small, 100_000);
-        run(&small, 20_000);
-        assert_eq!(lens(&small), [80_000]);
-    }
-
-    #[test]
-    fn storage_repeats_after_its_period() {
-        let text = "---\nversion = 1\nsuite = \"PeriodTest\"\nabout = \"why\"\n---\nfusion @f(%x: bf16[?], %y: c64[?], \
-                    %z: i8[?, ?], %a: f32[?], %s: f32) {\n  %0 = add %x, %x\n  return %0, %y, %z, %a\n}\n; inputs: \
-                    x = normal[2500000], y = special[2200000], z = randint(-3, 3)[1001, 2500] permuted (1, 0), \
-                    a = arange(0, 1)[2500000], s = 1.5\n";
-        let (cases, errors) = read_text("period.fuse", text, Target::Sim);
-        assert!(errors.is_empty(), "{errors:?}");
-        let case = cases.first().expect("a case");
-        let fusion = pipeline::parse(case).expect("parses");
-        let draws = Draws::of_worker(None);
-        let periods = periods(&fusion, case).expect("has inputs");
-        let at = |width: usize| Some(PERIOD as usize * width);
-        assert_eq!(periods, [at(2), at(8), None, None, None]);
-        // What is kept for the next case is made of its beginning too.
-        for _ in 0..2 {
-            let args = build(&fusion, case, &draws).expect("made");
-            for (arg, period) in args.iter().zip(&periods) {
-                let (Arg::Tensor(tensor), Some(period)) = (arg, period) else { continue };
-                let (data, behind) = (&tensor.data, tensor.data.len() - period);
-                assert!(data[*period..] == data[..behind], "{:?}", tensor.meta);
-            }
-            draws.give_back(&fusion, case, args);
-        }
+        let bytes = |dist: Dist, size: usize| {
+            let spec = spec(dist, &[size as i64], ArgLayout::default());
+            super::tensor("x", DType::BF16, &spec, &draws).expect("made").data
+        };
+        let period = PERIOD as usize;
+        let long = bytes(normal(), 2 * period + 5);
+        assert_eq!(long.part().map(<[u8]>::len), Some(2 * period));
+        // Shorter ones are its beginning, and nobody copies it.
+        let short = [900, period].map(|size| bytes(normal(), size));
+        assert!(
+            short
+                .iter()
+                .all(|short| short.part().is_none() && short.as_ptr() == long.part().expect("it is longer").as_ptr())
+        );
+        assert!(long[4 * period..] == short[0][..10] && long[..2 * period] == *short[1]);
+        // What does not repeat is drawn as a whole.
+        assert!(bytes(Dist::Arange(Real::new(0.0), Real::new(1.0)), 2 * period).part().is_none());
+        // What was made of it once serves the next one.
+        let made = long.as_ptr();
+        lock(&draws.tensors).put(
+            &Draw { dist: &normal(), dtype: DType::BF16, seed: seed("x", Some(1)) },
+            long.into_made().expect("it was read"),
+        );
+        assert_eq!(bytes(normal(), 2 * period).as_ptr(), made);
+        let permuted = ArgLayout { permuted: Some(vec![1, 0]), ..ArgLayout::default() };
+        let turned = super::tensor("x", DType::BF16, &spec(normal(), &[1001, 2500], permuted), &draws).expect("made");
+        assert!(turned.data.part().is_none());
     }
 
     #[test]
     fn what_was_put_on_a_shelf_last_stays() {
-        let mut shelf = Shelf { room: 400, kept: Vec::new() };
+        let mut shelf = Shelf::of(400);
         let dist = normal();
         let mut put = |seed: u64, bytes: usize| {
-            shelf.put(&Draw { dist: &dist, dtype: DType::F64, seed }, vec![0; bytes]);
+            shelf.put(&Draw { dist: &dist, dtype: DType::F64, seed }, Arc::new(vec![0; bytes]));
             shelf.kept.iter().map(|kept| kept.seed).collect::<Vec<_>>()
         };
         assert_eq!([0, 1, 2, 3].map(|seed| put(seed, 100).len()), [1, 2, 3, 4]);

@@ -112,7 +112,14 @@ fn one(error: Box<Diagnostic>) -> Vec<Diagnostic> {
 
 fn evaluate(case: &Case, cx: &Cx<'_>, spans: &Spans<'_>) -> Result<Outcome, Vec<Diagnostic>> {
     let fusion = spans.engine(Phase::Parse, &case.name, || pipeline::parse(case))?;
-    let args = spans.own(Own::Inputs, "inputs", || args::build(&fusion, case, cx.draws)).map_err(one)?;
+    let inputs = || {
+        let mut args = args::build(&fusion, case, cx.draws)?;
+        if cx.attempt > 0 {
+            args::make_all(&mut args);
+        }
+        Ok(args)
+    };
+    let args = spans.own(Own::Inputs, "inputs", inputs).map_err(one)?;
     // Where nothing runs beside the reference, it is what is asked.
     let known = cx.known.filter(|_| matches!(cx.device, Device::Session { .. }));
     let mut judge = Judge { case, fusion: &fusion, args: &args, draws: cx.draws, known, wanted: None, spans };
@@ -187,11 +194,9 @@ fn runs(judge: &Judge<'_>, cx: &Cx<'_>, session: &Session) -> Result<Vec<NamedRu
             add("under the first schedule again".into(), result.map(Ran::Brought))?;
         }
     } else {
-        // A retry is a second opinion, also on what was sent.
-        let periods = if cx.attempt == 0 { args::periods(fusion, case).map_err(one)? } else { Vec::new() };
         // Who blesses sees what is there.
         let results = judge.known.filter(|_| !cx.bless).map(|known| Hash128(known.0));
-        let hints = Hints { periods: &periods, results };
+        let hints = Hints { results };
         for what in ["on the GPU", "on the GPU a second time"].into_iter().take(1 + usize::from(cx.twice)) {
             add(what.into(), session.run_knowing(fusion, args, &hints, spans))?;
         }
@@ -613,7 +618,7 @@ mod tests {
         let args = args::build(&fusion, case, &draws).expect("inputs");
         let session = Session::cuda(0, Default::default()).expect("a GPU");
         let run = |results: Option<Digest>| {
-            let hints = Hints { results: results.map(|digest| Hash128(digest.0)), ..Hints::default() };
+            let hints = Hints { results: results.map(|digest| Hash128(digest.0)) };
             ("here".to_string(), session.run_knowing(&fusion, &args, &hints, &spans).expect("runs"))
         };
         let judged = |known: Option<Digest>, runs: &[NamedRun]| {

@@ -43,14 +43,14 @@ pub(crate) fn main(fd: RawFd, crumb_fd: RawFd, evidence_fd: RawFd) -> u8 {
 fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     let panics = PanicNotes::install();
     say(&receiver, &FromWorker::Hello { proto: PROTOCOL, pid: std::process::id() })?;
-    let (device, knobs, sharers, clients) = match receiver.next(None) {
+    let (device, knobs, sharers, ways) = match receiver.next(None) {
         Ok(ToWorker::Init { device, knobs, sharers, sanitized, compilers }) => {
             if sanitized {
                 // Its parent is the tool: the kernel does not end it with the dispatcher.
                 when_closed(receiver.stream(), || crate::os::exit_now(crate::exit::USAGE))?;
             }
-            let clients = compilers.map(|address| ahead::connect(&address, knobs.compile_threads));
-            (Device::open(&device, &knobs), knobs, sharers, clients.unwrap_or_default())
+            let ways = compilers.map(|address| ahead::ways(&address, knobs.compile_threads));
+            (Device::open(&device, &knobs), knobs, sharers, ways.unwrap_or_default())
         }
         Ok(ToWorker::Drain) => return say(&receiver, &FromWorker::Bye { cases_run: 0, code: None }),
         Ok(_) => return Err(std::io::Error::other("a case before init")),
@@ -70,7 +70,7 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     say(&receiver, &FromWorker::Ready { device: device.name(), uuid: device.uuid(), notes: device.notes() })?;
     let ahead = Ahead::default();
     let served = std::thread::scope(|scope| {
-        ahead.start(scope, &device, crumbs, knobs.compile_threads, knobs.jitter, clients);
+        ahead.start(scope, &device, crumbs, knobs.compile_threads, knobs.jitter, ways);
         let past = FaultPast { sharers, ..FaultPast::default() };
         let draws = Draws::of_worker(crate::os::memory_limit());
         let memory = Cell::default();

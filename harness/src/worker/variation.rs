@@ -52,7 +52,7 @@ mod tests {
     use engine::num::DType;
 
     fn tensor(values: &[f32]) -> HostTensor {
-        let data = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let data: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         HostTensor::contiguous(DType::F32, &[values.len() as i64], data).expect("a tensor")
     }
 

@@ -5,7 +5,7 @@
 //! may be a result, so [`CallMemory::check_written`] launches once more on other
 //! poison: what holds that one then was never written.
 
-use super::device::Device;
+use super::device::{Device, DeviceBuffer};
 use super::guard::{GuardedBuffer, check_zones};
 use super::inspect::Question;
 use super::launch::LoadedKernel;
@@ -109,6 +109,36 @@ impl CallMemory {
         self.outputs.iter().map(question).collect()
     }
 
+    /// Copies of the outputs, on the device.
+    pub fn copies(&self) -> Result<Vec<DeviceBuffer>> {
+        self.outputs.iter().map(|output| output.buffer.copied()).collect()
+    }
+
+    /// Bytes of the outputs.
+    pub fn output_bytes(&self) -> usize {
+        self.outputs.iter().map(|output| output.buffer.len()).sum()
+    }
+
+    /// Puts other poison into the outputs, for the launch that tells what the first one left unwritten.
+    pub fn poison_again(&mut self) -> Result<()> {
+        for workspace in &mut self.workspaces {
+            workspace.buffer.fill(workspace.fill)?;
+        }
+        self.outputs.iter_mut().try_for_each(|output| output.buffer.fill(OTHER_POISON))
+    }
+
+    /// What to ask of the device then, given copies of what the first launch left: whether something is unwritten.
+    pub fn questions_again(&self, first: &[DeviceBuffer]) -> Vec<Question> {
+        let question =
+            |(OutputBuffer { buffer, element }, first): (&OutputBuffer, &DeviceBuffer)| Question::HoldsBoth {
+                addresses: [first.address(), buffer.address()],
+                bytes: buffer.len(),
+                element: *element,
+                poisons: [POISON, OTHER_POISON],
+            };
+        self.outputs.iter().zip(first).map(question).collect()
+    }
+
     /// The outputs alone, in their order.
     pub fn into_outputs(self) -> impl Iterator<Item = GuardedBuffer> {
         self.outputs.into_iter().map(|output| output.buffer)
@@ -162,12 +192,7 @@ impl CallMemory {
         if !self.outputs.iter().zip(found).any(suspect) {
             return Ok(false);
         }
-        for workspace in &mut self.workspaces {
-            workspace.buffer.fill(workspace.fill)?;
-        }
-        for output in &mut self.outputs {
-            output.buffer.fill(OTHER_POISON)?;
-        }
+        self.poison_again()?;
         launch()?;
         let (again, issued) = (self.outputs()?, issued.into());
         for (number, (output, (first, second))) in self.outputs.iter().zip(found.iter().zip(&again)).enumerate() {

@@ -11,7 +11,7 @@ use super::print::{CudaSource, emit};
 use super::processes::{Beside, CompilerProcesses};
 use crate::compile::Plan;
 use crate::diag::Result;
-use crate::options::{CompileCx, Phase};
+use crate::options::{CompileCx, DeviceDesc, NoTrace, Options, Phase};
 use crate::program::Program;
 use crate::util::{Hash128, StableHasher};
 use std::sync::Arc;
@@ -135,10 +135,21 @@ impl Compiler {
         options: &NvrtcOptions,
         id: u64,
     ) -> Result<CompiledCubin> {
-        let text = source.text();
+        self.compile_named(cx, other, (&source.entry, &source.text()), options, id)
+    }
+
+    /// Compiles a text, for which its name stands, or finds it compiled.
+    fn compile_named(
+        &self,
+        cx: &CompileCx<'_>,
+        other: Option<&dyn CompileText>,
+        (name, text): (&str, &str),
+        options: &NvrtcOptions,
+        id: u64,
+    ) -> Result<CompiledCubin> {
         let own = || {
-            let compile = || self.compile_anywhere(other, &text, &source.entry, options);
-            Ok(CompiledCubin { cubin: cx.span(Phase::Codegen, &source.entry, id, compile)?, found: false })
+            let compile = || self.compile_anywhere(other, text, name, options);
+            Ok(CompiledCubin { cubin: cx.span(Phase::Codegen, name, id, compile)?, found: false })
         };
         let Some(Shared { store, build, anew }) = &self.shared else { return own() };
         let build = match build {
@@ -148,7 +159,7 @@ impl Compiler {
                 return own();
             }
         };
-        let key = key(build, &options.flags(self.nvrtc.version()), &source.entry, &text);
+        let key = key(build, &options.flags(self.nvrtc.version()), name, text);
         if anew.load(Ordering::Relaxed) {
             let compiled = own()?;
             cx.span(Phase::Codegen, CODE_STORE, id, || store.renew(key, &compiled.cubin));
@@ -178,6 +189,21 @@ impl Compiler {
             (None, Some(beside)) => beside.compile(&self.nvrtc, text, name, options),
             (None, None) => self.nvrtc.compile_text(text, name, options),
         }
+    }
+}
+
+/// Texts that are no printed kernels are stored as those are.
+pub struct OtherTexts<'a> {
+    /// Who compiles them.
+    pub compiler: &'a Compiler,
+    /// For which device.
+    pub device: &'a DeviceDesc,
+}
+
+impl CompileText for OtherTexts<'_> {
+    fn compile_text(&self, text: &str, name: &str, options: &NvrtcOptions) -> Result<Cubin> {
+        let cx = CompileCx { options: &Options::default(), device: self.device, trace: &NoTrace };
+        self.compiler.compile_named(&cx, None, (name, text), options, 0).map(|compiled| compiled.cubin)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::device::{Device, DeviceBuffer};
 use super::launch::{LaunchArgs, LoadedKernel};
-use super::nvrtc::{Nvrtc, NvrtcOptions};
+use super::nvrtc::{CompileText, NvrtcOptions};
 use crate::diag::{Diagnostic, Result};
 use crate::util::{CONSTANTS, Hash128, WORD, WordSums};
 use std::fmt::Write;
@@ -17,7 +17,8 @@ const THREADS: u32 = 256;
 /// Blocks for each multiprocessor: as many as are at work at once.
 const BLOCKS: u32 = 8;
 /// Each thread looks at every so manyth word of 16 bytes, and one of them at the rest. A word less its poison has a zero
-/// element where an element holds it. A word that is not whole is filled up with zeros for the digest; the sums of the
+/// element where an element holds it, and so does what two words have of either less the poison of each where the same
+/// element holds both. A word that is not whole is filled up with zeros for the digest; the sums of the
 /// threads of a warp are added there, so that few meet in memory.
 const TEXT: &str = r#"
 typedef unsigned long long u64;
@@ -46,31 +47,39 @@ template <int WIDTH> __device__ bool holds(uint4 x) {
   return (((x.x - low) & ~x.x) | ((x.y - low) & ~x.y) | ((x.z - low) & ~x.z) | ((x.w - low) & ~x.w)) & high;
 }
 
-template <int WIDTH> __device__ void look(const uint4* memory, u64 bytes, unsigned poison, unsigned* found) {
+template <int WIDTH> __device__ void look(
+    const uint4* memory, const uint4* again, u64 bytes, unsigned poison, unsigned other, unsigned* found) {
   const u64 words = bytes / 16, first = blockIdx.x * 256ull + threadIdx.x, step = gridDim.x * 256ull;
   bool any = false;
   #pragma unroll 4
   for (u64 i = first; i < words; i += step) {
     const uint4 x = memory[i];
-    any |= holds<WIDTH>(make_uint4(x.x ^ poison, x.y ^ poison, x.z ^ poison, x.w ^ poison));
+    uint4 less = make_uint4(x.x ^ poison, x.y ^ poison, x.z ^ poison, x.w ^ poison);
+    if (again) {
+      const uint4 y = again[i];
+      less = make_uint4(less.x | y.x ^ other, less.y | y.y ^ other, less.z | y.z ^ other, less.w | y.w ^ other);
+    }
+    any |= holds<WIDTH>(less);
   }
   if (first < bytes % 16 / WIDTH) {
-    const u8* element = (const u8*)memory + words * 16 + first * WIDTH;
+    const u64 at = words * 16 + first * WIDTH;
     bool all = true;
-    for (int i = 0; i < WIDTH; ++i) all &= element[i] == (u8)poison;
+    for (int i = 0; i < WIDTH; ++i) {
+      all &= ((const u8*)memory)[at + i] == (u8)poison && (!again || ((const u8*)again)[at + i] == (u8)other);
+    }
     any |= all;
   }
   if (any) *found = 1;
 }
 
 extern "C" __global__ void __launch_bounds__(256) hold_poison(
-    const uint4* memory, u64 bytes, u64 width, u64 poison, unsigned* found) {
+    const uint4* memory, const uint4* again, u64 bytes, u64 width, u64 poison, u64 other, unsigned* found) {
   switch (width) {
-    case 1: return look<1>(memory, bytes, (unsigned)poison, found);
-    case 2: return look<2>(memory, bytes, (unsigned)poison, found);
-    case 4: return look<4>(memory, bytes, (unsigned)poison, found);
-    case 8: return look<8>(memory, bytes, (unsigned)poison, found);
-    case 16: return look<16>(memory, bytes, (unsigned)poison, found);
+    case 1: return look<1>(memory, again, bytes, (unsigned)poison, (unsigned)other, found);
+    case 2: return look<2>(memory, again, bytes, (unsigned)poison, (unsigned)other, found);
+    case 4: return look<4>(memory, again, bytes, (unsigned)poison, (unsigned)other, found);
+    case 8: return look<8>(memory, again, bytes, (unsigned)poison, (unsigned)other, found);
+    case 16: return look<16>(memory, again, bytes, (unsigned)poison, (unsigned)other, found);
   }
   *found = 1;
 }
@@ -143,6 +152,18 @@ pub enum Question {
         /// Every byte of what was never written.
         poison: u8,
     },
+    /// Whether the same element of two parts is all poison, in each another one: what two launches left unwritten. Of
+    /// widths as above.
+    HoldsBoth {
+        /// Where they begin.
+        addresses: [u64; 2],
+        /// Of each.
+        bytes: usize,
+        /// Bytes of an element.
+        element: usize,
+        /// Every byte of what was never written, in each.
+        poisons: [u8; 2],
+    },
 }
 
 /// The kernels, and where they answer.
@@ -157,13 +178,13 @@ pub struct Inspector {
 
 impl Inspector {
     /// Compiles and loads the kernels.
-    pub fn new(device: &Arc<Device>, nvrtc: &Nvrtc) -> Result<Self> {
+    pub fn new(device: &Arc<Device>, compiler: &dyn CompileText) -> Result<Self> {
         let options = NvrtcOptions::new(device.desc().compute_capability, true);
-        let cubin = nvrtc.compile_text(&text(), "inspect", &options)?;
+        let cubin = compiler.compile_text(&text(), "inspect", &options)?;
         Ok(Self {
             device: Arc::clone(device),
             differ: LoadedKernel::load_entry(device, &cubin.bytes, "differ", 0, 4)?,
-            hold_poison: LoadedKernel::load_entry(device, &cubin.bytes, "hold_poison", 0, 5)?,
+            hold_poison: LoadedKernel::load_entry(device, &cubin.bytes, "hold_poison", 0, 7)?,
             sum_words: LoadedKernel::load_entry(device, &cubin.bytes, "sum_words", 0, 3)?,
             found: device.alloc_kept(SUMS)?,
         })
@@ -182,8 +203,13 @@ impl Inspector {
                     self.launch(&self.differ, bytes, &[a, b, bytes as u64, found])?;
                 }
                 Question::HoldsPoison { address, bytes, element, poison } => {
-                    let poison = u64::from(u32::from_ne_bytes([poison; 4]));
-                    self.launch(&self.hold_poison, bytes, &[address, bytes as u64, element as u64, poison, found])?;
+                    let words = [address, 0, bytes as u64, element as u64, repeated(poison), 0, found];
+                    self.launch(&self.hold_poison, bytes, &words)?;
+                }
+                Question::HoldsBoth { addresses: [a, b], bytes, element, poisons: [first, second] } => {
+                    let poisons = [repeated(first), repeated(second)];
+                    let words = [a, b, bytes as u64, element as u64, poisons[0], poisons[1], found];
+                    self.launch(&self.hold_poison, bytes, &words)?;
                 }
             }
         }
@@ -211,6 +237,11 @@ impl Inspector {
         let blocks = u32::try_from(enough).map_or(most, |enough| enough.clamp(1, most));
         kernel.launch([blocks, 1, 1], [THREADS, 1, 1], &LaunchArgs::words(args))
     }
+}
+
+/// Four bytes, each the same.
+fn repeated(byte: u8) -> u64 {
+    u64::from(u32::from_ne_bytes([byte; 4]))
 }
 
 /// Bytes of an answer.
@@ -316,6 +347,31 @@ mod tests {
                     assert!(inspector.any(&question).unwrap(), "{element} {count} {at}");
                     memory.upload(at * element, &bytes(element)).unwrap();
                     assert!(!inspector.any(&question).unwrap(), "{element} {count} {at}");
+                }
+            }
+        }
+        let [mut first, mut second] = [(); 2].map(|()| device.alloc(4099 * 16).unwrap());
+        for element in [1, 2, 4, 8, 16] {
+            for count in [1, 7, 16, 4099] {
+                let len = element * count;
+                let question = [Question::HoldsBoth {
+                    addresses: [first.address(), second.address()],
+                    bytes: len,
+                    element,
+                    poisons: [0xff, 0x5b],
+                }];
+                let mut both = |first_at: Option<usize>, second_at: Option<usize>| {
+                    for (buffer, at, poison) in [(&mut first, first_at, 0xff), (&mut second, second_at, 0x5b)] {
+                        // No byte of it is the other one's poison.
+                        buffer.upload(0, &vec![7; len]).unwrap();
+                        at.iter().for_each(|at| buffer.fill(at * element, element, poison).unwrap());
+                    }
+                    inspector.any(&question).unwrap()
+                };
+                assert!(!both(None, None) && !both(Some(0), None) && !both(None, Some(count - 1)));
+                for at in [0, count / 2, count - 1] {
+                    assert!(both(Some(at), Some(at)), "{element} {count} {at}");
+                    assert!(count == 1 || !both(Some(at), Some((at + 1) % count)), "{element} {count} {at}");
                 }
             }
         }

@@ -45,7 +45,7 @@ use crate::util::sync;
 
 pub use call::{CallMemory, Issued};
 pub use code_store::{Claim, CodeCounts, CodeStore, Look};
-pub use compiler::{CompiledCubin, Compiler};
+pub use compiler::{CompiledCubin, Compiler, OtherTexts};
 pub use cublaslt::{CublasLt, PlannedProduct, ProductAddresses};
 pub use device::{Device, DeviceBuffer};
 pub use driver::{device_count, ready, version};

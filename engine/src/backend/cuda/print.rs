@@ -3,7 +3,8 @@
 //! Input: a verified kernel. Output: the text of one `extern "C"` function and
 //! the device library that it uses, with what a launch must know besides the
 //! kernel itself ([`CudaSource`]). The text follows the tree of statements one
-//! to one; [`TextPlan`] adds locals for expressions that are used more than once.
+//! to one, but for what is computed of all elements of a vector at once ([`vectors`]);
+//! [`TextPlan`] adds locals for expressions that are used more than once.
 
 use super::expr::{Exprs, Prec};
 use super::library;
@@ -522,17 +523,23 @@ impl<'a> CudaPrinter<'a> {
             None => self.loop_around(own, |this, _| this.nested(own.body)),
             Some(steps) => self.loop_around(own, |this, counter| {
                 this.next_block += 1;
-                this.body_of_steps(own.body, number, &|this, position, stmt| match (&stmt.kind, steps) {
-                    (StmtKind::Let { var, .. }, Steps { quotient: Some(own), .. }) if own.position == position => {
-                        this.define(*var, &format!("{}[{counter}]", numerators.as_deref().unwrap_or_default()));
+                this.body_of_steps(own.body, number, &|this, position, stmt| {
+                    if let Some(own) = steps.quotient.filter(|own| own.position == position) {
+                        let element = numerators.as_ref().map(|array| format!("{array}[{counter}]"));
+                        this.exprs.locals.set(own.quotient, element);
                     }
-                    (_, Steps { narrowing: Some(own), .. }) if own.position == position => {
-                        let value = this.exprs.code(own.value);
-                        this.line(&format!("{}[{counter}] = {value};", values.as_deref().unwrap_or_default()));
+                    match steps.narrowing.filter(|own| own.position == position).zip(values.as_ref()) {
+                        Some((own, array)) => {
+                            let value = this.exprs.code(own.value);
+                            this.line(&format!("{array}[{counter}] = {value};"));
+                        }
+                        None => this.stmt(stmt),
                     }
-                    _ => this.stmt(stmt),
                 });
             }),
+        }
+        if let Some(own) = steps.and_then(|steps| steps.quotient) {
+            self.exprs.locals.set(own.quotient, None);
         }
         if let Some(((lanes, own), array)) = narrowed {
             let function = match self.kernel.exprs.dtype(own.conversion) {

@@ -21,12 +21,19 @@ const LEAST_LANES: i64 = 4;
 /// As many as a thread's vectors have at most.
 const MOST_LANES: i64 = 32;
 
-/// A quotient that is bound to a variable at a position of the loop's body.
+/// A quotient that the statement at a position of the loop's body takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quotient {
     pub(super) position: usize,
+    pub(super) quotient: ExprId,
     pub(super) numerator: ExprId,
     pub(super) divisor: ExprId,
+}
+
+impl Quotient {
+    fn at(self, position: usize) -> Self {
+        Self { position, ..self }
+    }
 }
 
 /// A conversion: what is converted, and the array that gets the results, each at its number.
@@ -76,27 +83,30 @@ fn quotient(kernel: &Kernel, plan: &TextPlan, own: Loop<'_>) -> Option<Quotient>
         _ => None,
     };
     let written: BTreeSet<BufId> = own.body.iter().filter_map(store).collect();
-    let mut varying = BTreeSet::from([own.var]);
+    // What is bound within the loop, and of that what differs from turn to turn: a read that is printed where it is used need not.
+    let (mut bound, mut varying) = (BTreeSet::from([own.var]), BTreeSet::from([own.var]));
     for (position, stmt) in own.body.iter().enumerate() {
         match stmt.kind {
             StmtKind::Load { var, from, .. } => {
                 let is_usable = kernel.buffers[from.buffer].space == Space::Local && !written.contains(&from.buffer);
-                // What is printed where it is used is no variable of the loop.
                 if !is_usable {
                     return None;
                 }
+                bound.insert(var);
                 if !plan.is_silent(var) || varies(kernel, from.index, &varying) {
                     varying.insert(var);
                 }
             }
             StmtKind::Let { var, value } => {
-                varying.insert(var);
-                let Some((numerator, divisor)) = parts(kernel, value).filter(|_| !plan.is_silent(var)) else {
-                    continue;
-                };
-                if !varies(kernel, divisor, &varying) && varies(kernel, numerator, &varying) {
-                    return Some(Quotient { position, numerator, divisor });
+                if let Some(found) = common(kernel, value, &bound, &varying) {
+                    return Some(found.at(position));
                 }
+                bound.insert(var);
+                varying.insert(var);
+            }
+            // Nothing is stored before its time.
+            StmtKind::Store { value, .. } => {
+                return common(kernel, value, &bound, &varying).map(|found| found.at(position));
             }
             _ => return None,
         }
@@ -104,12 +114,24 @@ fn quotient(kernel: &Kernel, plan: &TextPlan, own: Loop<'_>) -> Option<Quotient>
     None
 }
 
-/// Numerator and divisor of a quotient in `f32`, unless that is as cheap as a product.
-fn parts(kernel: &Kernel, value: ExprId) -> Option<(ExprId, ExprId)> {
+/// A quotient, or a conversion of one, whose divisor is common to all turns.
+fn common(kernel: &Kernel, value: ExprId, bound: &BTreeSet<VarId>, varying: &BTreeSet<VarId>) -> Option<Quotient> {
+    let (quotient, numerator, divisor) = parts(kernel, value)?;
+    // A formula has names for its parts only where its variables are bound.
+    let is_leaf = kernel.exprs[kernel.exprs.plain(divisor)].expr.is_leaf();
+    let is_common = !varies(kernel, divisor, if is_leaf { varying } else { bound });
+    (is_common && varies(kernel, numerator, varying)).then_some(Quotient { position: 0, quotient, numerator, divisor })
+}
+
+/// A quotient in `f32`, or the one that a value is converted from, with numerator and divisor, unless it is as cheap as a product.
+fn parts(kernel: &Kernel, mut value: ExprId) -> Option<(ExprId, ExprId, ExprId)> {
     let is_power = |divisor: ExprId| kernel.exprs.as_float(divisor).is_some_and(|by| (by as f32).to_bits() << 9 == 0);
+    while let Expr::Cast(from) = kernel.exprs[value].expr {
+        value = from;
+    }
     match kernel.exprs[value].expr {
         Expr::Binary(BinaryOp::Div | BinaryOp::Truediv, a, b) if kernel.exprs.dtype(value) == DType::F32 => {
-            (!is_power(b)).then_some((a, b))
+            (!is_power(b)).then_some((value, a, b))
         }
         _ => None,
     }

@@ -1,5 +1,6 @@
 //! Results that a caller knows already.
 
+use crate::diag::code;
 use crate::num::{DType, Value};
 use crate::options::{NoTrace, Options, RunChecks};
 use crate::runtime::{Hints, Ran, RunOutcome, Session, results_digest};
@@ -26,7 +27,7 @@ fn args(rows: i64, columns: i64) -> [Arg; 2] {
 }
 
 fn run(session: &Session, args: &[Arg], known: Option<Hash128>) -> Ran {
-    let hints = Hints { results: known, ..Hints::default() };
+    let hints = Hints { results: known };
     session.run_knowing(&text::parse_one(TEXT).unwrap(), args, &hints, &NoTrace).unwrap()
 }
 
@@ -54,6 +55,28 @@ fn a_simulator_brings_results_that_are_known() {
     let first = check_digest(&session, &args);
     let again = run(&session, &args, Some(first.digest()));
     assert_equal(again.brought().unwrap(), &first);
+}
+
+/// Who knows results had the reference look at the arguments; what a kernel looks up stays within its axis in any case.
+#[test]
+fn indices_of_known_results_are_not_looked_at_again() {
+    const TEXT: &str = "fusion @rows(%x: f32[?, ?], %index: i64[?]) {
+  %0 = index_select %x, %index dim(0)
+  %1 = add %0, %0
+  return %1
+}";
+    let (session, fusion) = (super::session(), text::parse_one(TEXT).unwrap());
+    let x = HostTensor::from_fn(DType::F32, &[3, 40], |at| Value::Int(at[0] * 40 + at[1])).unwrap();
+    let run = |index: &[i64], results: Option<Hash128>| {
+        let index = HostTensor::from_i64(DType::I64, &[index.len() as i64], index).unwrap();
+        let args = [Arg::Tensor(x.clone()), Arg::Tensor(index)];
+        session.run_knowing(&fusion, &args, &Hints { results }, &NoTrace).and_then(|ran| ran.bring(&args))
+    };
+    let first = run(&[2, 0, 1], None).unwrap();
+    assert_equal(&run(&[2, 0, 1], Some(first.digest())).unwrap(), &first);
+    assert_eq!(run(&[2, 3, 1], None).unwrap_err().code, code::INDEX);
+    let other = run(&[2, 3, 1], Some(first.digest())).unwrap();
+    assert!(other.digest() != first.digest());
 }
 
 #[test]

@@ -173,6 +173,11 @@ impl Check<'_> {
                     let factor = self.scheduled.axes.constant_extent(inner).unwrap_or(0);
                     (input, outer, factor, [0, factor - 1])
                 }
+                // Both parts are inside, whatever is tested.
+                Xform::Merge { outer, inner, .. } => {
+                    let mut parts = [outer, inner].into_iter();
+                    return parts.any(|part| self.may_leave(derivation, part, Tested::Nothing));
+                }
                 _ => return true,
             };
             let range = self.within_part(derivation, input, number, step, tested);

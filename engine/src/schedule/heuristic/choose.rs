@@ -8,8 +8,8 @@ use super::structure::Unscheduled;
 use super::summary::Summary;
 use super::tile::Caching;
 use super::{
-    Sizes, coverage, folded_columns, grid_persistent, heads, images, inner_outer, norm_inner, pointwise, reduction,
-    short_columns, short_rows, stacked, transpose, tuning,
+    Sizes, boxes, coverage, folded_columns, grid_persistent, heads, images, inner_outer, norm_inner, pointwise,
+    reduction, short_columns, short_rows, stacked, transpose, tuning,
 };
 use crate::diag::{Diagnostic, Result, code};
 use crate::options::CompileCx;
@@ -62,6 +62,7 @@ pub(super) struct Heuristic {
 pub(super) enum Params {
     Images(Box<images::ImageParams>),
     Heads(heads::HeadParams),
+    Boxes(Box<boxes::BoxParams>),
     Transpose(Box<transpose::TransposeParams>),
     Stacked(Box<stacked::StackedParams>),
     Pointwise(pointwise::PointwiseParams),
@@ -130,6 +131,10 @@ pub fn schedule(unscheduled: &Unscheduled, decision: &Decision) -> Result<Planne
         }
         Params::Heads(params) => {
             heads::apply(&mut builder, *caching, params)?;
+            params.to_string()
+        }
+        Params::Boxes(params) => {
+            boxes::apply(&mut builder, *caching, params)?;
             params.to_string()
         }
         Params::Transpose(params) => {

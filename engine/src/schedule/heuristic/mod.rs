@@ -8,7 +8,7 @@
 //!
 //! | name | takes | shape of the kernel |
 //! |---|---|---|
-//! | `transpose` | no reduction, large tensors along two different dimensions | a tile a block, through shared memory |
+//! | `transpose` | no reduction, large tensors along two different dimensions, or several short ones in two orders | a tile a block, through shared memory |
 //! | `stacked` | no reduction, results along a short axis that no input has | a vector of each part a thread, for a few rows |
 //! | `pointwise` | no reduction | 1-D, or 2-D around a break point where broadcasts change |
 //! | `short_rows` | reductions over many short rows that are no whole vectors | runs of rows through shared memory, a row a few threads |
@@ -19,6 +19,7 @@
 //! | `inner_persistent` | a value varies along the reduced dimensions after the reduction | a row a block, kept in registers |
 //! | `inner_outer` | reductions over rows, and over columns of the same tensors | rows in turn, held, short ones several at once; sums of columns in registers, then those of all blocks |
 
+mod boxes;
 mod choose;
 mod column_ways;
 mod coverage;

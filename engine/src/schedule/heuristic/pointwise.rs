@@ -37,8 +37,10 @@ const MOST_NARROW_STEPS: i64 = 2;
 /// Vectors of places in a row that a thread looks up.
 const MOST_LOOKUPS: i64 = 4;
 
-/// Elements that a thread makes of inputs whose elements lie apart.
+/// Elements that a thread makes of inputs whose elements lie apart, and rows of which it makes them where all rows have the same
+/// inputs: those are read once then.
 const MOST_SPREAD: i64 = 8;
+const ROWS_OF_SPREAD: i64 = 8;
 
 /// Elements of an inner axis of which the last block, that is not full, is a small part.
 const FILLING: f64 = 8192.0;
@@ -188,7 +190,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     while widest > 1 && inner_extent < widest {
         widest /= 2;
     }
-    let is_spread = last.is_some_and(|last| reads_spread(summary, &order, last));
+    let is_spread = last.is_some_and(|last| reads_spread(summary, last));
     if is_spread {
         widest = word_within(summary, runs, inner.len()).min(widest);
     }
@@ -242,6 +244,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let narrower = (widest / vector).clamp(1, most);
     let mut unroll = match (looks_along, is_spread) {
         (true, _) => MOST_LOOKUPS,
+        (_, true) if whole.is_empty() => ROWS_OF_SPREAD,
         (_, true) => MOST_SPREAD / vector,
         _ => (4 / inputs).clamp(1, 4) * narrower,
     };
@@ -323,10 +326,10 @@ fn along_and_beside(steps: i64, wanted: i64) -> (i64, i64) {
 /// Whether elements that are neighbours along the last axis lie apart in a tensor that is read, with others between, as one of pairs
 /// does. Each is an access of its own then, and those of neighbouring threads should be neighbours, or a warp's access
 /// touches many lines.
-fn reads_spread(summary: &Summary<'_>, order: &[AxisId], last: AxisId) -> bool {
+fn reads_spread(summary: &Summary<'_>, last: AxisId) -> bool {
     let is_spread = |tensor: &GlobalTensor| {
-        let is_whole = !tensor.is_output && !tensor.is_part && tensor.order.len() == order.len();
-        is_whole && tensor.order.last() == Some(&last) && tensor.dense.last() == Some(&false)
+        let is_input = !tensor.is_output && !tensor.is_part;
+        is_input && tensor.order.last() == Some(&last) && tensor.dense.last() == Some(&false)
     };
     summary.globals.iter().any(is_spread)
 }

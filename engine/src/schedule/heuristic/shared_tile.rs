@@ -1,4 +1,4 @@
-//! What heuristics have in common whose kernels pass tensors through tiles in shared memory: `transpose`, `images`, `heads`.
+//! What heuristics have in common whose kernels pass tensors through tiles in shared memory: `transpose`, `images`, `heads`, `boxes`.
 
 use super::choose::Problem;
 use super::summary::GlobalTensor;

@@ -16,7 +16,7 @@
 //! The sides of a tile are powers of two, or what wastes less: any numbers of vectors of which the threads of a block take whole
 //! rows in each step, so that a step adds a constant to all places.
 //!
-//! Where one of the dimensions is short, or a short one lies within both, see `short`.
+//! Where one of the dimensions is short, or a short one lies within both, see `short`; where all are, `boxes`.
 //!
 //! In shared memory the rows of a tile are skewed against each other, so that neither side
 //! meets itself in a bank, and places are sums of what a thread knows and of constants: a thread of the first side reads a column. Of elements of a byte it takes several
@@ -34,7 +34,7 @@ use super::tile::{
     Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, power_of_two_below,
     tuned,
 };
-use super::{coverage, heads, images};
+use super::{boxes, coverage, heads, images};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{MAX_ACCESS_BYTES, gcd};
 use crate::schedule::{
@@ -73,13 +73,19 @@ pub(super) const HEURISTIC: Heuristic = Heuristic {
             return Err(Refusal::Pattern("the fusion has reductions".to_string()));
         }
         if of_short(problem, scheduled).is_none() {
-            sides(problem, scheduled).map_err(Refusal::Pattern)?;
+            let found = sides(problem, scheduled).map(|_| ());
+            found
+                .or_else(|refusal| boxes::plan(problem, scheduled).map(|_| ()).ok_or(refusal))
+                .map_err(Refusal::Pattern)?;
         }
         Ok(coverage::check(problem, scheduled)?)
     },
     choose: |problem, scheduled| match of_short(problem, scheduled) {
         Some(params) => Ok(params),
-        None => Ok(Params::Transpose(Box::new(params(problem, scheduled)?))),
+        None => match sides(problem, scheduled).err().and_then(|_| boxes::plan(problem, scheduled)) {
+            Some(params) => Ok(Params::Boxes(Box::new(params))),
+            None => Ok(Params::Transpose(Box::new(params(problem, scheduled)?))),
+        },
     },
 };
 

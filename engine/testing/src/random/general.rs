@@ -80,7 +80,7 @@ fn tensor(draw: &mut Draw, dtype: DType, sizes: &[i64]) -> Option<HostTensor> {
     };
     let mut tensor = HostTensor::strided(meta, value).ok()?;
     let offset = if draw.once_in(5) { draw.below(17) } else { 0 };
-    tensor.data.splice(0..0, vec![0xff; offset * dtype.bytes()]);
+    tensor.data.own().splice(0..0, vec![0xff; offset * dtype.bytes()]);
     tensor.offset = offset;
     Some(tensor)
 }

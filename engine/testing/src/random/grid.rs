@@ -177,7 +177,7 @@ fn laid_out(draw: &mut Draw, dtype: DType, sizes: &[i64]) -> Option<HostTensor> 
     let meta = TensorMeta { dtype, sizes: sizes.to_vec(), strides: strides(draw, sizes) };
     let mut tensor = HostTensor::strided(meta, |_| element(draw, dtype)).ok()?;
     let offset = if draw.once_in(5) { draw.below(9) } else { 0 };
-    tensor.data.splice(0..0, vec![0xff; offset * dtype.bytes()]);
+    tensor.data.own().splice(0..0, vec![0xff; offset * dtype.bytes()]);
     tensor.offset = offset;
     Some(tensor)
 }

@@ -36,12 +36,17 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
     let started = Instant::now();
     let results = &options.cases.folders.results;
     session::free_run_id(results, options.record.run_id.as_deref())?;
-    let devices = devices::resolve(&options.devices, options.sanitize.as_ref())?;
+    let target = devices::target(&options.devices);
+    let cases = || session::load_sound(&options.cases, target);
+    let resolve = || devices::resolve(&options.devices, options.sanitize.as_ref());
+    let (provenance, (loaded, devices)) = Provenance::gather_beside(|| beside(cases, resolve));
+    let devices = devices?;
     if let Some(resumed) = &resumed {
         carry::fits(resumed, &devices.history)?;
     }
-    let (provenance, meant) = Provenance::gather_beside(|| Meant::of(options, &devices, resumed.as_ref()));
-    let Meant { broken, chosen, quarantine, files, fingerprint, known: all } = meant?;
+    let loaded = if devices.target == target { loaded } else { session::load_sound(&options.cases, devices.target) };
+    let meant = Meant::of(options, loaded?, &devices, resumed.as_ref())?;
+    let Meant { broken, chosen, quarantine, files, fingerprint, known: all } = meant;
     let carried_rows = resumed.as_ref().map_or_else(Vec::new, |resumed| resumed.rows.clone());
     let slot = devices.slots.first().map(|slot| &slot.device);
     let blessing = counter_gate::blessing(options, slot, &provenance)?;
@@ -107,6 +112,19 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
     let closing = Closing { outstanding: chosen.outstanding, broken, counters, times, ..view.close() };
     let stopped = plan.stop.load(Ordering::Relaxed);
     Ok(finish::finish(options, &devices, &history, store, closing, stopped, started))
+}
+
+/// What both make, the first one on a thread of its own where one can be had: drivers and disks let one wait.
+fn beside<A: Send, B>(there: impl Fn() -> A + Sync, here: impl FnOnce() -> B) -> (A, B) {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, &there);
+        let made = here();
+        let beside = match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(_) => there(),
+        };
+        (beside, made)
+    })
 }
 
 /// Opens the record, which some also want in memory or printed.

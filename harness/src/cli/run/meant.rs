@@ -2,7 +2,7 @@
 
 use super::options::RunOptions;
 use super::{carry, setup};
-use crate::case::CaseError;
+use crate::case::{CaseError, Loaded};
 use crate::cli::broken::or_malformed;
 use crate::cli::devices::Devices;
 use crate::cli::{Failure, session};
@@ -24,8 +24,13 @@ pub(super) struct Meant {
 }
 
 impl Meant {
-    pub(super) fn of(options: &RunOptions, devices: &Devices, resumed: Option<&Resumed>) -> Result<Self, Failure> {
-        let loaded = session::load_sound(&options.cases, devices.target)?;
+    /// Of those that were loaded for the devices.
+    pub(super) fn of(
+        options: &RunOptions,
+        loaded: Loaded,
+        devices: &Devices,
+        resumed: Option<&Resumed>,
+    ) -> Result<Self, Failure> {
         let broken = loaded.errors;
         let (files, fingerprint) = (loaded.files, loaded.fingerprint);
         let known = loaded.cases.iter().map(|case| case.id.clone()).collect();

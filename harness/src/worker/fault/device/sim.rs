@@ -118,7 +118,7 @@ fn numbers(len: i64) -> Result<Vec<Arg>> {
 }
 
 fn floats(len: i64, value: impl Fn(i64) -> f32) -> Result<HostTensor> {
-    let data = (0..len).flat_map(|i| value(i).to_le_bytes()).collect();
+    let data: Vec<u8> = (0..len).flat_map(|i| value(i).to_le_bytes()).collect();
     HostTensor::contiguous(DType::F32, &[len], data)
 }
 
