@@ -219,6 +219,25 @@ impl Chain {
         self.builder.sum(split, &[1], false).ok()
     }
 
+    /// Rows that are added where an index says, and then up in groups with weights.
+    fn groups_added(&mut self, rows: TensorId, weight: TensorId) -> Option<Operand> {
+        let dtype = self.draw.choose(&[DType::F32, DType::BF16]);
+        let (rows, weight) = (self.builder.cast(rows, dtype).ok()?, self.builder.cast(weight, dtype).ok()?);
+        let place = self.draw.below(4) as i64;
+        let index = self.builder.full(&[3.into()], place, DType::I64).ok()?;
+        let index = self.builder.mul(index, 1).ok()?;
+        let number = if self.draw.once_in(4) { 1.0 } else { 0.0 };
+        let acc = self.builder.full(&[4.into(), 4.into()], number, dtype).ok()?;
+        let put = self
+            .call("index_put_accumulate", |args| args.value("acc", acc).value("index", index).value("value", rows))?;
+        let shape = ops::OpArg::Values([2, 2, 4].map(Src::from).to_vec());
+        let groups = self.call("reshape", |args| args.value("x", put).with("shape", shape))?;
+        let weight = self.builder.broadcast(weight, &[false, false, true]).ok()?;
+        let product = self.builder.mul(groups, weight).ok()?;
+        let sums = self.builder.sum(product, &[1], false).ok()?;
+        self.builder.cast(sums, dtype).ok()
+    }
+
     /// What is computed in some axes and read in others, and sometimes in the first ones again.
     fn regrouped(&mut self, x: TensorId) -> Option<Operand> {
         let own = self.builder.axes(x).to_vec();
@@ -416,6 +435,12 @@ fn chain(seed: u64) -> (Fusion, Vec<Arg>) {
             if let Some(turned) = this.turned(x) {
                 this.builder.output(turned).unwrap();
             }
+        }
+    }
+    if this.draw.once_in(8) {
+        let (rows, weight) = (this.input(seed, &[3, 4], &mut args), this.input(seed, &[2, 2], &mut args));
+        if let Some(sums) = this.groups_added(rows, weight) {
+            this.builder.output(sums).unwrap();
         }
     }
     (this.builder.finish().unwrap(), args)

@@ -210,13 +210,29 @@ fn rows_to_add(u: &mut arbtest::arbitrary::Unstructured<'_>) -> arbtest::arbitra
     Ok((sizes, *u.choose(&[1, 3, 30, 200, 1000])?))
 }
 
-fn sorted_put(dtype: DType, rank: usize, [index, order]: [DType; 2]) -> Fusion {
+fn put_of_runs(dtype: DType, rank: usize, [ends, order]: [DType; 2]) -> Fusion {
     let dims = vec!["?"; rank].join(", ");
     let text = format!(
-        "fusion @f(%a: {dtype}[{dims}], %i: {index}[?], %o: {order}[?], %v: {dtype}[{dims}]) {{\n  \
-         %y = index_put_sorted %a, %i, %o, %v\n  return %y\n}}\n"
+        "fusion @f(%a: {dtype}[{dims}], %e: {ends}[?], %o: {order}[?], %v: {dtype}[{dims}]) {{\n  \
+         %y = index_put_runs %a, %e, %o, %v\n  return %y\n}}\n"
     );
     engine::text::parse_one(&text).unwrap()
+}
+
+/// Where the runs of so many places end that get so many rows in all, at most so many at once.
+fn ends_of_runs(draw: &mut Draw, [places, length, most]: [i64; 3]) -> Vec<i64> {
+    let mut counts = vec![0; places as usize];
+    let mut left = length;
+    while left > 0 {
+        let count = (1 + draw.below(most as usize) as i64).min(left);
+        counts[draw.below(places as usize)] += count;
+        left -= count;
+    }
+    let up_to = |sum: &mut i64, count: &i64| {
+        *sum += count;
+        Some(*sum)
+    };
+    counts.iter().scan(0, up_to).collect()
 }
 
 #[test]
@@ -230,24 +246,103 @@ fn rows_that_are_added() {
         let mut draw = Draw::new(u.arbitrary()?);
         // Sums of eight bits are exact where they are small.
         let most = if dtype.is_float() && dtype.bits() == 8 { 3 } else { length };
-        let mut places = Vec::new();
-        while places.len() < length as usize {
-            let place = draw.below(sizes[0] as usize) as i64;
-            let count = (1 + draw.below(most as usize)).min(length as usize - places.len());
-            places.extend(vec![place; count]);
-        }
-        places.sort_unstable();
+        let ends = ends_of_runs(&mut draw, [sizes[0], length, most]);
         // Each row once, but not in order.
         let order: Vec<i64> = (0..length).map(|i| (i + length / 2) % length).collect();
         let types = [*u.choose(&[I64, I32])?, *u.choose(&[I64, I32])?];
-        let fusion = sorted_put(dtype, sizes.len(), types);
-        let [places, order] = [(types[0], places), (types[1], order)]
-            .map(|(dtype, of)| HostTensor::from_i64(dtype, &[length], &of).unwrap());
-        let args = [laid_out(u, dtype, &sizes)?, places, order, laid_out(u, dtype, &of_value)?];
+        let fusion = put_of_runs(dtype, sizes.len(), types);
+        let [ends, order] = [(types[0], ends), (types[1], order)]
+            .map(|(dtype, of)| HostTensor::from_i64(dtype, &[of.len() as i64], &of).unwrap());
+        let args = [laid_out(u, dtype, &sizes)?, ends, order, laid_out(u, dtype, &of_value)?];
         check_args(&fusion, &args.map(Arg::Tensor));
         Ok(())
     })
     .cases(150);
+}
+
+/// Places of an index: many that all have some, few of many, or one for all; those that there are not belong to none.
+fn index_of_places(
+    u: &mut arbtest::arbitrary::Unstructured<'_>,
+    [places, length]: [i64; 2],
+    dtype: DType,
+    is_right: bool,
+) -> arbtest::arbitrary::Result<HostTensor> {
+    let mut draw = Draw::new(u.arbitrary()?);
+    let (is_one, own) = (u.ratio(1, 4)?, draw.below(places as usize) as i64);
+    let signed = !dtype.is_unsigned();
+    let value = |_: &[i64]| {
+        let place = if is_one { own } else { draw.below(places as usize) as i64 };
+        let place = if signed && draw.once_in(3) { place - places } else { place };
+        let far = [places, -places - 1, i64::from(i32::MAX), i64::from(i32::MIN)];
+        engine::num::Value::Int(if !is_right && draw.once_in(4) { far[draw.below(far.len())] } else { place })
+    };
+    Ok(HostTensor::from_fn(dtype, &[length], value).unwrap())
+}
+
+#[test]
+fn positions_by_place() {
+    crate::property::property(|u| {
+        let (places, length) =
+            (*u.choose(&[1, 2, 100, 511, 512, 3000, 70_000, 300_000])?, *u.choose(&[1, 31, 300, 2048, 2049, 9000])?);
+        let dtype = *u.choose(&[DType::I64, DType::I32, DType::U64, DType::U32])?;
+        let asked = *u.choose(&["%e, %o", "%e", "%o"])?;
+        let text =
+            format!("fusion @f(%i: {dtype}[?], %n: i64) {{\n  %e, %o = index_runs %i, %n\n  return {asked}\n}}\n");
+        let fusion = engine::text::parse_one(&text).unwrap();
+        let index = index_of_places(u, [places, length], dtype, true)?;
+        check_args(&fusion, &[Arg::Tensor(index), Arg::Scalar(engine::num::Value::Int(places))]);
+        Ok(())
+    })
+    .cases(60);
+}
+
+#[test]
+fn places_that_there_are_not_leave_memory_alone() {
+    crate::property::property(|u| {
+        let (places, length) = (*u.choose(&[1, 100, 511, 3000])?, *u.choose(&[1, 300, 2049, 5000])?);
+        let dtype = *u.choose(&[DType::I64, DType::I32, DType::U64])?;
+        let text = format!("fusion @f(%i: {dtype}[?]) {{\n  %e, %o = index_runs %i, {places}\n  return %e, %o\n}}\n");
+        let fusion = engine::text::parse_one(&text).unwrap();
+        let index = index_of_places(u, [places, length], dtype, false)?;
+        check_memory(&fusion, &[index], u.arbitrary()?);
+        Ok(())
+    })
+    .cases(30);
+}
+
+/// There is no memory for so many here; the kernel is made and verified.
+#[test]
+fn more_places_than_an_i32_counts() {
+    let text = "fusion @f(%i: i64[?], %n: i64) {\n  %e, %o = index_runs %i, %n\n  return %e, %o\n}\n";
+    let fusion = engine::text::parse_one(text).unwrap();
+    let index = HostTensor::from_i64(DType::I64, &[3000], &[0; 3000]).unwrap();
+    let cx = CompileCx { options: &Options::default(), device: &DeviceDesc::h200(), trace: &NoTrace };
+    for places in [(1_i64 << 31) - 2, (1 << 31) - 1, 1 << 31, 1 << 33] {
+        let metas = [ArgMeta::Tensor(index.meta.clone()), ArgMeta::Scalar(engine::num::Value::Int(places))];
+        compile::compile_fusion(&cx, &fusion, &metas, &[16, 16]).unwrap();
+    }
+}
+
+#[test]
+fn rows_that_are_added_in_groups() {
+    crate::property::property(|u| {
+        let dtype = *u.choose(&[DType::F32, DType::BF16, DType::F16])?;
+        let (groups, size) = (*u.choose(&[2, 9, 40, 300])?, *u.choose(&[2, 3, 8])?);
+        let (columns, length) = (*u.choose(&[2, 3, 16, 40, 96, 333, 2304])?, *u.choose(&[3, 30, 200, 1000])?);
+        let text = format!(
+            "fusion @f(%e: i32[?], %o: i32[?], %v: {dtype}[?, ?], %w: {dtype}[?, ?]) {{\n  \
+             %y = weighted_runs %e, %o, %v, %w\n  return %y\n}}\n"
+        );
+        let fusion = engine::text::parse_one(&text).unwrap();
+        let mut draw = Draw::new(u.arbitrary()?);
+        let ends = ends_of_runs(&mut draw, [groups * size, length, *u.choose(&[1, length])?]);
+        let order: Vec<i64> = (0..length).map(|i| (i + length / 2) % length).collect();
+        let [ends, order] = [ends, order].map(|of| HostTensor::from_i64(DType::I32, &[of.len() as i64], &of).unwrap());
+        let args = [ends, order, laid_out(u, dtype, &[length, columns])?, laid_out(u, dtype, &[groups, size])?];
+        check_args(&fusion, &args.map(Arg::Tensor));
+        Ok(())
+    })
+    .cases(60);
 }
 
 #[test]
@@ -259,42 +354,39 @@ fn rows_that_are_added_to_a_number() {
         let mut of_value = sizes.clone();
         of_value[0] = length;
         let mut draw = Draw::new(u.arbitrary()?);
-        let mut places: Vec<i64> = (0..length).map(|_| draw.below(sizes[0] as usize) as i64).collect();
-        places.sort_unstable();
+        let ends = ends_of_runs(&mut draw, [sizes[0], length, 1]);
         let order: Vec<i64> = (0..length).map(|i| (i + length / 2) % length).collect();
         let (dims, number) = (vec!["?"; sizes.len()].join(", "), u.choose(&["0", "3"])?);
         let text = format!(
-            "fusion @f(%i: i32[?], %o: i64[?], %v: {dtype}[{dims}], %n: i64) {{\n  \
-             %y = index_put_sorted {number}, %i, %o, %v size(%n)\n  return %y\n}}\n"
+            "fusion @f(%e: i32[?], %o: i64[?], %v: {dtype}[{dims}]) {{\n  \
+             %y = index_put_runs {number}, %e, %o, %v\n  return %y\n}}\n"
         );
         let fusion = engine::text::parse_one(&text).unwrap();
-        let [places, order] =
-            [(I32, places), (I64, order)].map(|(dtype, of)| HostTensor::from_i64(dtype, &[length], &of).unwrap());
-        let args = [places, order, laid_out(u, dtype, &of_value)?].map(Arg::Tensor);
-        let size = Arg::Scalar(engine::num::Value::Int(sizes[0]));
-        check_args(&fusion, &args.into_iter().chain([size]).collect::<Vec<_>>());
+        let [ends, order] = [(I32, ends), (I64, order)]
+            .map(|(dtype, of)| HostTensor::from_i64(dtype, &[of.len() as i64], &of).unwrap());
+        check_args(&fusion, &[ends, order, laid_out(u, dtype, &of_value)?].map(Arg::Tensor));
         Ok(())
     })
     .cases(60);
 }
 
 #[test]
-fn places_that_do_not_ascend_leave_memory_alone() {
+fn ends_that_do_not_ascend_leave_memory_alone() {
     crate::property::property(|u| {
         let (sizes, length) = rows_to_add(u)?;
         let mut of_value = sizes.clone();
         of_value[0] = length;
         let types = [*u.choose(&[DType::I64, DType::I32])?, *u.choose(&[DType::I64, DType::U64])?];
-        let fusion = sorted_put(DType::F32, sizes.len(), types);
+        let fusion = put_of_runs(DType::F32, sizes.len(), types);
         let mut draw = Draw::new(u.arbitrary()?);
-        let numbers = types.map(|dtype| {
+        let numbers = [(types[0], sizes[0]), (types[1], length)].map(|(dtype, count)| {
             let far = if dtype == DType::I32 { i64::from(i32::MAX) } else { i64::MAX };
             let values = [-far, -1, 0, 1, 5, sizes[0] - 1, sizes[0], length - 1, length, far];
             let value = |_: &[i64]| engine::num::Value::Int(values[draw.below(values.len())]);
-            HostTensor::from_fn(dtype, &[length], value).unwrap()
+            HostTensor::from_fn(dtype, &[count], value).unwrap()
         });
-        let [places, order] = numbers;
-        let args = [laid_out(u, DType::F32, &sizes)?, places, order, laid_out(u, DType::F32, &of_value)?];
+        let [ends, order] = numbers;
+        let args = [laid_out(u, DType::F32, &sizes)?, ends, order, laid_out(u, DType::F32, &of_value)?];
         check_memory(&fusion, &args, u.arbitrary()?);
         Ok(())
     })

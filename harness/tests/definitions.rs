@@ -59,7 +59,9 @@ fn every_case_has_this_form() {
 /// Operations that the files do not call, with the reason.
 const NOT_CALLED: &[(&str, &str)] = &[
     ("index", "made by the reader of random numbers only"),
-    ("index_put_sorted", "a step of index_put_accumulate"),
+    ("index_put_runs", "a step of index_put_accumulate"),
+    ("index_runs", "a step of index_put_accumulate"),
+    ("weighted_runs", "a step of index_put_accumulate, and of what adds up its rows in groups"),
     ("last_position", "a step of scatter"),
     ("grouped_sums", "a step of grouped_mm"),
     ("max_sum_exp", "a step of softmax"),

@@ -59,14 +59,20 @@ fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<ChangeAll<'a>> {
 
 /// The value of all elements of a result that depends on no element.
 fn of_nothing(whole: &Whole<'_>, op: &Op) -> Option<Fill> {
-    let is_put = [Form::Scatter, Form::Put, Form::PutSorted].into_iter().any(|form| call(op, form).is_some());
-    if let (true, [to, Operand::Tensor(index), ..]) = (is_put, &op.inputs[..]) {
+    let is_put = [Form::Scatter, Form::Put].into_iter().any(|form| call(op, form).is_some());
+    let added = match (&op.inputs[..], call(op, Form::PutRuns).is_some()) {
+        ([to, Operand::Tensor(index), ..], false) if is_put => Some((to, index)),
+        ([to, _, Operand::Tensor(order), _], true) => Some((to, order)),
+        _ => None,
+    };
+    if let Some((to, index)) = added {
         return whole.is_empty(*index).then_some(match *to {
             Operand::Tensor(x) => Fill::Copy(x),
             number @ Operand::Scalar(_) => Fill::Operand(number),
         });
     }
-    if call(op, Form::GroupedSums).is_some() && sums_nothing(whole, op) {
+    let is_of_groups = [Form::GroupedSums, Form::PutGroups].into_iter().any(|form| call(op, form).is_some());
+    if is_of_groups && sums_nothing(whole, op) {
         return Some(Fill::Number(Value::Int(0)));
     }
     let x = operand(op).filter(|x| whole.is_empty(*x))?;
@@ -76,7 +82,9 @@ fn of_nothing(whole: &Whole<'_>, op: &Op) -> Option<Fill> {
         OpKind::Reduce { op, .. } => Some(Fill::Number(eval::reduce_identity(*op, dtype))),
         _ if is_product(Form::Matmul) || is_product(Form::Linear) => Some(Fill::Number(Value::Int(0))),
         _ if call(op, Form::Groups).is_some() => Some(Fill::Number(Value::Int(0))),
-        _ if call(op, Form::Last).is_some() => Some(Fill::Number(Value::Int(0))),
+        _ if [Form::Last, Form::Runs].into_iter().any(|form| call(op, form).is_some()) => {
+            Some(Fill::Number(Value::Int(0)))
+        }
         _ => {
             let pad = call(op, Form::Pad)?;
             let value = op.inputs[pad.operands("value")].first();
@@ -85,7 +93,7 @@ fn of_nothing(whole: &Whole<'_>, op: &Op) -> Option<Fill> {
     }
 }
 
-/// Whether a product of groups has no group, or none of its sums has a term.
+/// Whether a product of groups, or sums of rows in groups, have no group, or none of the sums has a term.
 fn sums_nothing(whole: &Whole<'_>, op: &Op) -> bool {
     let is_nothing = |x: &Operand| matches!(x, Operand::Tensor(x) if whole.is_empty(*x));
     op.inputs.iter().take(3).any(is_nothing)

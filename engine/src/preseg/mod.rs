@@ -36,6 +36,7 @@ mod make;
 mod moves;
 mod pitches;
 mod products;
+mod puts;
 mod regroup;
 mod repeats;
 mod rolls;

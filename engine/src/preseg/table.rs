@@ -7,8 +7,8 @@
 use super::seen::SeenSizes;
 use super::whole::{Changes, Whole};
 use super::{
-    casts, cats, counts, empty, lookups, moves, pitches, products, regroup, repeats, rolls, scans, scatters, slices,
-    splits, stacks, thin, tops, twins,
+    casts, cats, counts, empty, lookups, moves, pitches, products, puts, regroup, repeats, rolls, scans, scatters,
+    slices, splits, stacks, thin, tops, twins,
 };
 use crate::compile::BoundFusion;
 use crate::diag::{Diagnostic, Result, code};
@@ -51,6 +51,7 @@ passes! {
     rolls: "What is cut and joined again along several axes, or regrouped then, is looked up.";
     stacks: "What is computed of a row and of its parts in another order is computed part by part.";
     repeats: "What is repeated is read again.";
+    puts: "Rows that are added where an index says, and then up in groups with weights, are added up at once.";
     scatters: "Rows that are put where one index says are looked up by who writes last.";
     tops: "The first element of a line alone is a maximum and the least position that has it.";
     lookups: "What is computed of a table is computed of the elements that are found.";

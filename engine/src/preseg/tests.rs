@@ -182,6 +182,31 @@ fn rows_that_one_index_puts_are_looked_up() {
 }
 
 #[test]
+fn rows_that_are_added_up_in_groups_are_never_stored() {
+    let check = |before: &str, after: &str| {
+        let sizes: [&[i64]; 3] = [&[5, 4], &[5], &[3, 2]];
+        check(&["puts"], "%x: bf16[?, ?], %i: u8[?], %w: bf16[?, ?]", &sizes, before, after);
+    };
+    let put = |number: &str| {
+        format!("%j = remainder %i, 6\n%0 = full [6, 4] {number} bf16\n%1 = index_put_accumulate %0, %j, %x\n")
+    };
+    let groups = "%2 = reshape [3, 2, 4] %1\n%3 = broadcast %w flags(false, false, true)\n%4 = cast %2 f32\n\
+                  %5 = cast %3 f32\n%6 = mul %4, %5\n%7 = sum %6 axes(1)\n%8 = cast %7 bf16\n";
+    check(
+        &format!("{}{groups}return %8", put("0.0")),
+        "%j = remainder %i, 6\n%9, %10 = index_runs %j, 6\n%8 = weighted_runs %9, %10, %x, %w\nreturn %8",
+    );
+    // Others read what is between, or what rows are added to is something.
+    for same in [
+        format!("{}{groups}return %8, %1", put("0.0")),
+        format!("{}{groups}return %8, %7", put("0.0")),
+        format!("{}{groups}return %8", put("1.0")),
+    ] {
+        check(&same, &same);
+    }
+}
+
+#[test]
 fn axes_are_split_in_the_index_of_a_lookup() {
     let check = |before: &str, after: &str| {
         let sizes: [&[i64]; 3] = [&[5, 4], &[6], &[3, 2]];

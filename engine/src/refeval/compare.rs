@@ -16,7 +16,7 @@
 use crate::array::nest::Nest;
 use crate::array::{copy_layout, parallel, row_major_strides};
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::ops::Form;
+use crate::fusion::ops::{Call, Form};
 use crate::fusion::{Bindings, Fusion, OpId, OpKind, TensorId};
 use crate::num::{DType, Value, storage};
 use crate::tensor::HostTensor;
@@ -159,13 +159,19 @@ impl Terms {
                 Some(Self::Multiplied(*sizes.last()?))
             }
             // As many rows may be added to one as there are.
-            OpKind::Call(call) if matches!(call.movement().form, Some(Form::Put | Form::PutSorted)) => {
-                let index = fusion.tensor_inputs(op).nth(1)?;
-                Some(Self::Combined(*bindings.sizes(fusion, index).first()?))
+            OpKind::Call(call) if matches!(call.movement().form, Some(Form::Put | Form::PutRuns | Form::PutGroups)) => {
+                let tensors: Vec<_> = fusion.tensor_inputs(op).collect();
+                let index = if is_grouped(call) { tensors.get(1) } else { tensors.iter().rev().nth(1) };
+                Some(Self::Combined(*bindings.sizes(fusion, *index?).first()?))
             }
             kind => Some(Self::Combined(sizes[kind.scanned()?])),
         }
     }
+}
+
+/// Whether rows are added in groups.
+fn is_grouped(call: &Call) -> bool {
+    call.movement().form == Some(Form::PutGroups)
 }
 
 /// An element that does not match.

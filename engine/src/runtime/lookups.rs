@@ -26,7 +26,9 @@ pub(super) fn check(call: &Call<'_>, launch: &Launch, read: Read<'_>) -> Result<
     let segment = &call.program.segments.segments[launch.segment];
     let decomposed = fusion::decomposes(&segment.fusion).then(|| fusion::decompose(&segment.fusion)).transpose()?;
     let fusion = decomposed.as_ref().map_or(&*segment.fusion, |decomposed| &decomposed.fusion);
-    if !fusion.ops.values().any(|op| Places::of(op).is_some() || is(&op.kind, Form::GroupedSums)) {
+    let is_checked =
+        |op: &Op| Places::of(op).is_some() || is(&op.kind, Form::GroupedSums) || ends_of(&op.kind).is_some();
+    if !fusion.ops.values().any(is_checked) {
         return Ok(());
     }
     let metas: Vec<ArgMeta> = call.args.iter().map(Arg::meta).collect();
@@ -60,9 +62,18 @@ impl Places {
         let of = Operand::Tensor(op.output());
         match call.movement().form? {
             Form::Last => Some(Self { of, index: op.inputs[0], axis: call.axis("dim") }),
-            Form::PutSorted => Some(Self { of, index: op.inputs[1], axis: 0 }),
+            Form::Runs => Some(Self { of, index: op.inputs[0], axis: 0 }),
             _ => None,
         }
+    }
+}
+
+/// Which operand says where runs end, before the one that has their positions.
+fn ends_of(kind: &OpKind) -> Option<usize> {
+    match () {
+        () if is(kind, Form::PutRuns) => Some(1),
+        () if is(kind, Form::PutGroups) => Some(0),
+        () => None,
     }
 }
 
@@ -104,24 +115,30 @@ impl Checker<'_> {
         if is(&data.kind, Form::GroupedSums) {
             return self.check_groups(data);
         }
+        if let Some(at) = ends_of(&data.kind) {
+            return self.check_ends(data, at);
+        }
         let Some(places) = Places::of(data) else { return Ok(()) };
         let [Operand::Tensor(of), Operand::Tensor(index)] = [places.of, places.index] else {
             return Err(Diagnostic::bug(format!("{} looks no tensor up", data.kind.name())));
         };
-        if !is(&data.kind, Form::PutSorted) && self.is_known(index) {
+        if self.is_known(index) {
             return Ok(());
         }
         let size = self.bindings.sizes(self.fusion, of)[places.axis];
         let (name, index) = (data.kind.name(), self.value(index)?);
-        if !is(&data.kind, Form::PutSorted) {
-            return fusion::ops::check_positions(name, &index, places.axis, size);
+        if is(&data.kind, Form::Runs) {
+            return fusion::ops::check_runs(name, &index, size);
         }
-        fusion::ops::check_sorted(name, &index, size)?;
-        let [_, _, Operand::Tensor(order), Operand::Tensor(value), ..] = data.inputs[..] else {
-            return Err(Diagnostic::bug(format!("{name} has other operands than tensors")));
+        fusion::ops::check_positions(name, &index, places.axis, size)
+    }
+
+    /// Ends of runs ascend, and an order holds positions.
+    fn check_ends(&self, op: &Op, at: usize) -> Result<()> {
+        let (Operand::Tensor(ends), Operand::Tensor(order)) = (op.inputs[at], op.inputs[at + 1]) else {
+            return Err(Diagnostic::bug(format!("{} has other operands than tensors", op.kind.name())));
         };
-        let rows = self.bindings.sizes(self.fusion, value)[0];
-        fusion::ops::check_positions(name, &self.value(order)?, 0, rows)
+        fusion::ops::check_ends(op.kind.name(), &self.value(ends)?, &self.value(order)?)
     }
 
     /// Groups split rows of the first operand if the second one is a stack, else the summed axis.

@@ -210,11 +210,12 @@ fn simulated_runs_agree_with_the_reference() {
 fn places_that_there_are_not_are_refused() {
     let dims = "%a: f32[?, ?], %i: i64[?]";
     let put = format!("fusion @f({dims}) {{\n  %y = index_put_accumulate %a, %i, %a\n  return %y\n}}\n");
-    let sorted = format!("fusion @f({dims}) {{\n  %y = index_put_sorted %a, %i, %i, %a\n  return %y\n}}\n");
+    let runs = format!("fusion @f({dims}) {{\n  %y = index_put_runs %a, %i, %i, %a\n  return %y\n}}\n");
     for (text, places, expected) in [
-        (&put, [0, -4, 1], "index_put_sorted: index[0] is -1, axis 0 has 3 elements"),
-        (&put, [0, 3, 1], "index_put_sorted: index[2] is 3, axis 0 has 3 elements"),
-        (&sorted, [0, 2, 1], "index_put_sorted: index[2] is 1, behind 2"),
+        (&put, [0, -4, 1], "index_runs: index[1] is -4, axis 0 has 3 elements"),
+        (&put, [0, 3, 1], "index_runs: index[1] is 3, axis 0 has 3 elements"),
+        (&runs, [0, 2, 1], "index_put_runs: run 2 ends at 1, it must end from 2 to 3"),
+        (&runs, [0, 1, 3], "index_put_runs: index[2] is 3, axis 0 has 3 elements"),
     ] {
         let fusion = crate::text::parse_one(text).unwrap();
         let args = [ramp(DType::F32, &[3, 8]), HostTensor::from_i64(DType::I64, &[3], &places).unwrap()];

@@ -14,6 +14,8 @@ mod share;
 mod sort;
 mod walk;
 
+pub use put::MOST_GROUPED;
+
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::ops::Form;
 use crate::fusion::{Bindings, Fusion, Op, OpKind, Operand, TensorId};
@@ -48,6 +50,8 @@ enum Kind {
     Sort(sort::Sort),
     /// Who writes its places last.
     Last,
+    /// Its positions by the places that it holds.
+    Runs,
 }
 
 /// A result that leaves the kernel.
@@ -77,6 +81,8 @@ pub enum Shape {
     Sort(sort::Shape),
     /// Of last positions.
     Last(last::Shape),
+    /// Of positions by place.
+    Runs(sort::places::Shape),
 }
 
 impl Template {
@@ -86,8 +92,12 @@ impl Template {
         let op = ops.next()?;
         let OpKind::Call(call) = &op.kind else { return None };
         let form = call.movement().form?;
-        // Rows may be added to a number.
-        let first = if form == Form::PutSorted { put::rows_of(op)? } else { *op.inputs.first()? };
+        let first = match form {
+            // Rows may be added to a number.
+            Form::PutRuns => put::rows_of(op)?,
+            Form::PutGroups => op.inputs[2],
+            _ => *op.inputs.first()?,
+        };
         let Operand::Tensor(x) = first else { return None };
         let dtype = fusion.tensors[x].dtype;
         let kind = match form {
@@ -96,7 +106,9 @@ impl Template {
             Form::Scan(combine) => Kind::Scan(combine),
             Form::Sort | Form::Top => Kind::Sort(sort::Sort::of(call)),
             Form::GroupedSums => Kind::Groups(groups::Groups::of(fusion, op)?),
-            Form::PutSorted => Kind::Put(put::Put::of(fusion, op)?),
+            Form::PutRuns => Kind::Put(put::Put::of(fusion, op)?),
+            Form::PutGroups => Kind::Put(put::Put::of_groups(fusion, op)?),
+            Form::Runs => Kind::Runs,
             Form::Last => Kind::Last,
             _ => return None,
         };
@@ -123,6 +135,7 @@ impl Template {
             Kind::Scan(_) => "scan",
             Kind::Sort(_) => "sort",
             Kind::Last => "last",
+            Kind::Runs => "runs",
         }
     }
 
@@ -157,6 +170,11 @@ impl Template {
                 let places = self.outputs.iter().map(|output| length_of(&bindings.sizes(&self.fusion, output.tensor)));
                 Ok(Shape::Last(last::shape(device, [rows, length, places.max().unwrap_or(0)])?))
             }
+            Kind::Runs => {
+                let op = self.fusion.ops.values().next();
+                let places = op.map_or(0, |op| length_of(&bindings.sizes(&self.fusion, op.outputs[0])));
+                Ok(Shape::Runs(sort::places::shape(device, [length, places])?))
+            }
         }
     }
 
@@ -168,6 +186,7 @@ impl Template {
             (Kind::Scan(op), Shape::Scan(shape)) => scan::kernel(self, op, shape, class)?,
             (Kind::Sort(sort), Shape::Sort(shape)) => sort::kernel(self, sort, shape, class)?,
             (Kind::Last, Shape::Last(shape)) => last::kernel(self, shape, class)?,
+            (Kind::Runs, Shape::Runs(shape)) => sort::places::kernel(self, shape, class)?,
             _ => return Err(Diagnostic::bug("a kernel is asked for in the shape of another one")),
         };
         kernel::add_reciprocals(&mut kernel);
@@ -225,6 +244,7 @@ impl std::fmt::Display for Shape {
             Self::Scan(shape) => shape.fmt(f),
             Self::Sort(shape) => shape.fmt(f),
             Self::Last(shape) => shape.fmt(f),
+            Self::Runs(shape) => shape.fmt(f),
         }
     }
 }

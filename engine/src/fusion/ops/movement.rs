@@ -84,8 +84,12 @@ pub enum Form {
     Scatter,
     /// `acc` with rows of `value` added where `index` says.
     Put,
-    /// The same where `index` ascends, and `order` says which row of `value` each is.
-    PutSorted,
+    /// Of each place where the run of positions ends at which `index` holds it, and the positions of all runs.
+    Runs,
+    /// `acc` with rows of `value` added, of each place those whose positions are a run of `order`.
+    PutRuns,
+    /// Such sums of rows in groups with weights.
+    PutGroups,
     /// Of each place along `dim` the last position along it at which `index` holds it.
     Last,
     /// The first of the elements of `x` along `dim` in order, and their positions.

@@ -572,7 +572,11 @@ mod tests {
         // At odd places each run is shifted.
         check("0, 2, 3", &[31, 96, 57, 57], "vector 4 batch 25 threads 256x1 teams 96 of 5 4 per_sm aligned copied 1");
         // Where many threads were idle beyond short ones they go on with the next.
-        check("0, 2, 3", &[900, 32, 33, 11], "vector 4 batch 25 threads 256x1 teams 32 of 13 4 per_sm aligned copied 1 joined");
+        check(
+            "0, 2, 3",
+            &[900, 32, 33, 11],
+            "vector 4 batch 25 threads 256x1 teams 32 of 13 4 per_sm aligned copied 1 joined",
+        );
         // Fewer than multiprocessors, which one block each could hold.
         check("1", &[32, 60_000], "vector 4 batch 16 threads 256x1 teams 32 of 4 4 per_sm copied 1");
     }

@@ -22,10 +22,12 @@ pub(super) struct Memory {
     pub(super) acc: Acc,
     pub(super) value: Rows,
     pub(super) to: Rows,
-    pub(super) index: Line,
+    pub(super) ends: Line,
     pub(super) order: Line,
-    /// Rows of the result.
+    pub(super) weight: Option<Weight>,
+    /// Places that rows are added to, and rows of the result.
     pub(super) places: ExprId,
+    pub(super) groups: ExprId,
     /// Rows that are added.
     pub(super) length: ExprId,
     /// Elements of a row.
@@ -34,10 +36,11 @@ pub(super) struct Memory {
     extents: Vec<ExprId>,
 }
 
-/// What rows are added to: a tensor, or a number.
+/// What rows are added to: a tensor, a number, or nothing.
 pub(super) enum Acc {
     Rows(Rows),
     Number(ExprId),
+    Nothing,
 }
 
 /// A tensor of rows: from each to the next, and from each column to the next along the axes of columns.
@@ -53,12 +56,19 @@ pub(super) struct Line {
     pub(super) step: ExprId,
 }
 
+/// What each place of a group counts: from each group to the next, and from each place to the next.
+pub(super) struct Weight {
+    pub(super) buffer: BufId,
+    pub(super) steps: [ExprId; 2],
+}
+
 impl Memory {
     pub(super) fn new(b: &mut KernelBuilder, template: &Template, put: Put, class: &ArgClass) -> Result<Self> {
         let mut scalars = Scalars::new(&template.fusion, class);
         let output = output(template)?;
         let sizes = walk::extents(b, template, &mut scalars, output.tensor)?;
-        let length = walk::extents(b, template, &mut scalars, template.tensor(put.index)?)?;
+        let length = walk::extents(b, template, &mut scalars, template.tensor(put.order)?)?;
+        let places = walk::extents(b, template, &mut scalars, template.tensor(put.ends)?)?;
         let rows: Vec<ExprId> = length.iter().chain(&sizes[1..]).copied().collect();
         // Operands may be one tensor.
         let mut known: Vec<(usize, Placed)> = Vec::new();
@@ -73,10 +83,18 @@ impl Memory {
         };
         let acc = match put.acc {
             Start::Given(input) => Some(given(b, input, &sizes)?),
-            Start::Filled(_) => None,
+            Start::Filled(_) | Start::Nothing => None,
         };
         let value = given(b, put.value, &rows)?;
-        let (index, order) = (given(b, put.index, &length)?, given(b, put.order, &length)?);
+        let (ends, order) = (given(b, put.ends, &places)?, given(b, put.order, &length)?);
+        let weight = match put.weight {
+            Some(input) => {
+                let sizes = walk::extents(b, template, &mut scalars, template.tensor(input)?)?;
+                let placed = given(b, input, &sizes)?;
+                Some(Weight { buffer: placed.buffer, steps: [placed.steps[0], placed.steps[1]] })
+            }
+            None => None,
+        };
         let facts = facts(put, class)?;
         let dtype = template.fusion.tensors[output.tensor].dtype;
         let to = walk::dense(b, output, &sizes, dtype, |axis| facts[axis]);
@@ -104,6 +122,7 @@ impl Memory {
         };
         let acc = match (acc, put.acc) {
             (None, Start::Filled(number)) => Acc::Number(scalars.value(b, number)?),
+            (None, Start::Nothing) => Acc::Nothing,
             (None, Start::Given(_)) => return Err(Diagnostic::bug("rows are added to nothing")),
             (Some(acc), _) => Acc::Rows(steps(acc)),
         };
@@ -112,9 +131,11 @@ impl Memory {
             acc,
             value: steps(value),
             to: steps(to),
-            index: line(index),
+            ends: line(ends),
             order: line(order),
-            places: sizes[0],
+            weight,
+            places: places[0],
+            groups: sizes[0],
             length: length[0],
             columns,
             extents,
@@ -126,7 +147,7 @@ impl Memory {
         let acc = match &self.acc {
             Acc::Rows(acc) => acc,
             // Nobody asks.
-            Acc::Number(_) => &self.to,
+            Acc::Number(_) | Acc::Nothing => &self.to,
         };
         let (of, mut rest, mut starts) = ([&self.value, acc, &self.to], column, [b.int(0); 3]);
         for (at, extent) in self.extents.iter().enumerate().rev() {
@@ -197,7 +218,7 @@ fn runs(template: &Template, put: Put, class: &ArgClass) -> Result<Vec<Vec<usize
 fn layouts(template: &Template, put: Put, class: &ArgClass) -> Result<Vec<TensorLayout>> {
     let acc = match put.acc {
         Start::Given(input) => Some(input),
-        Start::Filled(_) => None,
+        Start::Filled(_) | Start::Nothing => None,
     };
     acc.into_iter().chain([put.value]).map(|input| moving_layout(template, input, class)).collect()
 }

@@ -2,7 +2,8 @@
 //!
 //! A thread has a vector of columns of a place, or of a part of its run, and reads the rows of some positions before it adds
 //! any. Sums of these few are of the type that elements are computed in, and `f32` ones are added up in `f64`: however
-//! many rows a place gets, sums lose no more than those of a few do.
+//! many rows a place gets, sums lose no more than those of a few do. A place that has one row takes no `f64`, whose
+//! conversions are slow.
 
 use super::super::share::{self, as_data, as_index};
 use super::memory::{Acc, Memory, Rows};
@@ -23,8 +24,6 @@ pub(super) struct Adder<'a> {
     pub(super) across: ExprId,
     part: ExprId,
     slot: ExprId,
-    /// Where runs start: one more than the block has places.
-    starts: BufId,
     /// Of a thread: rows on their way, and sums.
     rows: BufId,
     sums: BufId,
@@ -32,8 +31,34 @@ pub(super) struct Adder<'a> {
     others: Option<BufId>,
 }
 
+/// What a thread has of several places.
+struct Near {
+    /// Their first rows, and the rows that these are added to.
+    firsts: BufId,
+    olds: BufId,
+    /// The sum of one place, and that of a group.
+    little: BufId,
+    total: BufId,
+}
+
+/// A group of places, or a place, of a thread.
+struct Group {
+    own: ExprId,
+    /// Whether there is such a one.
+    has_rows: ExprId,
+    places: Vec<Place>,
+}
+
+/// A place of a thread: its run, the first row of it, and what it counts.
+struct Place {
+    start: ExprId,
+    end: ExprId,
+    row: ExprId,
+    weight: Option<ExprId>,
+}
+
 impl<'a> Adder<'a> {
-    pub(super) fn new(b: &mut KernelBuilder, memory: &'a Memory, shape: Shape, dtype: DType, starts: BufId) -> Self {
+    pub(super) fn new(b: &mut KernelBuilder, memory: &'a Memory, shape: Shape, dtype: DType) -> Self {
         let thread = share::thread(b, Dim::X);
         let [across, parts] = [shape.across, shape.parts].map(|n| b.int(n.into()));
         let rest = b.exprs().div(thread, across);
@@ -53,7 +78,6 @@ impl<'a> Adder<'a> {
             across,
             part,
             slot,
-            starts,
             rows: b.local("rows", dtype, ROWS * vector),
             sums: b.local("sums", sum, vector),
             others: (shape.parts > 1).then(|| b.shared("others", sum, THREADS * vector, 16)),
@@ -64,35 +88,226 @@ impl<'a> Adder<'a> {
         b.exprs().value(eval::reduce_identity(ReduceOp::Sum, dtype), dtype)
     }
 
-    /// Emits a turn of the block: each group of threads has a part of the run of a place, at a column of value, operand and
+    /// Emits what groups of threads do that each have a part of the run of a place, at a column of value, operand and
     /// result.
-    pub(super) fn turn(&self, b: &mut KernelBuilder, [first, turn]: [ExprId; 2], column: ExprId, at: [ExprId; 3]) {
+    pub(super) fn share(&self, b: &mut KernelBuilder, first: ExprId, column: ExprId, at: [ExprId; 3]) {
         let is_column = b.exprs().lt(column, self.memory.columns);
-        let (slots, zero, one) = (b.int(self.shape.slots.into()), b.int(0), b.int(1));
-        let own = b.exprs().mul(turn, slots);
-        let own = b.exprs().add(own, self.slot);
-        let own = b.let_("own_place", own);
-        let behind = b.exprs().add(own, one);
-        let [start, end] = [own, behind].map(|which| {
-            let start = b.load("run", self.starts, which);
-            as_index(b, start)
-        });
+        let zero = b.int(0);
+        let place = b.exprs().add(first, self.slot);
+        let place = b.let_("row", place);
+        let is_place = b.exprs().lt(place, self.memory.places);
         // Who has no column has no rows.
-        let end = b.exprs().ternary(TernaryOp::Where, is_column, end, start);
-        let end = b.let_("end", end);
-        let vector = b.int(self.shape.vector.into());
-        let nothing = self.zero(b, self.sum);
-        b.count("j", vector, Unroll::Full, |b, j| b.store(self.sums, j, nothing));
+        let has_rows = b.exprs().and(is_place, is_column);
+        let start = self.start(b, place);
+        let end = self.end(b, place, start, has_rows);
+        self.clear(b, self.sums, self.sum);
         let step = ROWS * i64::from(self.shape.parts);
         b.for_("position", (start, end, step), Unroll::No, |b, position| self.add(b, position, end, at[0]));
         self.add_others(b);
-        let place = b.exprs().add(first, own);
-        let place = b.let_("row", place);
-        let is_place = b.exprs().lt(place, self.memory.places);
         let is_first = b.exprs().binary(BinaryOp::Eq, self.part, zero);
-        let is_written = b.exprs().and(is_place, is_column);
-        let is_written = b.exprs().and(is_first, is_written);
+        let is_written = b.exprs().and(is_first, has_rows);
         b.if_(is_written, |b| self.write(b, place, column, at));
+    }
+
+    /// Emits what a thread does with several groups of places, or several places, at a column of value, operand and result.
+    pub(super) fn several(&self, b: &mut KernelBuilder, first: ExprId, column: ExprId, at: [ExprId; 3]) {
+        let (memory, shape) = (self.memory, self.shape);
+        let is_column = b.exprs().lt(column, memory.columns);
+        let (vector, places) = (i64::from(shape.vector), i64::from(shape.batch * shape.group));
+        let near = Near {
+            firsts: b.local("firsts", self.dtype, places * vector),
+            olds: b.local("olds", self.dtype, i64::from(shape.batch) * vector),
+            little: b.local("little", self.few, vector),
+            total: b.local("total", self.few, vector),
+        };
+        let mut groups = Vec::new();
+        for i in 0..shape.batch {
+            let ahead = b.int((i * shape.slots).into());
+            let own = b.exprs().add(first, ahead);
+            let own = b.exprs().add(own, self.slot);
+            let own = b.let_("row", own);
+            let is_group = b.exprs().lt(own, memory.groups);
+            let has_rows = b.exprs().and(is_group, is_column);
+            let has_rows = b.let_("has_rows", has_rows);
+            groups.push(Group { own, has_rows, places: self.places(b, own, has_rows) });
+        }
+        // Of all places the first row is on its way before one is added.
+        let nothing = self.zero(b, self.few);
+        let nothing = b.exprs().cast(nothing, self.dtype);
+        let all = b.int(places * vector);
+        b.count("j", all, Unroll::Full, |b, j| b.store(near.firsts, j, nothing));
+        for (i, group) in (0..).zip(&groups) {
+            for (k, place) in (0..).zip(&group.places) {
+                let is_row = b.exprs().lt(place.start, place.end);
+                b.if_(is_row, |b| {
+                    let to = b.int((i * i64::from(shape.group) + k) * vector);
+                    let from = b.exprs().mul(place.row, memory.value.row);
+                    let from = b.exprs().add(from, at[0]);
+                    self.read(b, (near.firsts, to), (memory.value.buffer, from));
+                });
+            }
+            if let Acc::Rows(acc) = &memory.acc {
+                b.if_(group.has_rows, |b| {
+                    let to = b.int(i * vector);
+                    let from = b.exprs().mul(group.own, acc.row);
+                    let from = b.exprs().add(from, at[1]);
+                    self.read(b, (near.olds, to), (acc.buffer, from));
+                });
+            }
+        }
+        for (i, group) in (0..).zip(&groups) {
+            self.group(b, &near, i, group, column, at);
+        }
+    }
+
+    /// The places of a group: where their runs are, the first row of each, and what it counts.
+    fn places(&self, b: &mut KernelBuilder, own: ExprId, has_rows: ExprId) -> Vec<Place> {
+        let (memory, size) = (self.memory, b.int(self.shape.group.into()));
+        let one = b.int(1);
+        let before = b.exprs().mul(own, size);
+        let last = b.exprs().sub(memory.length, one);
+        let last_group = b.exprs().sub(memory.groups, one);
+        let group = b.exprs().index(IndexOp::Min, own, last_group);
+        let mut start = self.start(b, before);
+        let mut places = Vec::new();
+        for k in 0..self.shape.group {
+            let ahead = b.int(k.into());
+            let place = b.exprs().add(before, ahead);
+            let end = self.end(b, place, start, has_rows);
+            let inside = b.exprs().index(IndexOp::Min, start, last);
+            let row = self.row(b, inside);
+            let weight = memory.weight.as_ref().map(|weight| {
+                let at = b.exprs().mul(group, weight.steps[0]);
+                let own = b.exprs().mul(ahead, weight.steps[1]);
+                let at = b.exprs().add(at, own);
+                b.load("weight", weight.buffer, at)
+            });
+            places.push(Place { start, end, row, weight });
+            start = end;
+        }
+        places
+    }
+
+    /// Where the run of a place starts: where that of the place before ends.
+    fn start(&self, b: &mut KernelBuilder, place: ExprId) -> ExprId {
+        let (zero, one) = (b.int(0), b.int(1));
+        let before = b.exprs().sub(place, one);
+        let before = b.exprs().index(IndexOp::Max, before, zero);
+        let start = self.end_of(b, before);
+        let is_first = b.exprs().lt(place, one);
+        let start = b.exprs().ternary(TernaryOp::Where, is_first, zero, start);
+        b.let_("run", start)
+    }
+
+    /// Where the run of a place ends that starts somewhere: there, if nobody has it.
+    fn end(&self, b: &mut KernelBuilder, place: ExprId, start: ExprId, has_rows: ExprId) -> ExprId {
+        let end = self.end_of(b, place);
+        let end = b.exprs().ternary(TernaryOp::Where, has_rows, end, start);
+        b.let_("end", end)
+    }
+
+    /// The end of a run, of a place that there is or the last one, as it is written, but that it is the position of a row or
+    /// the one behind.
+    fn end_of(&self, b: &mut KernelBuilder, place: ExprId) -> ExprId {
+        let (memory, one) = (self.memory, b.int(1));
+        let last = b.exprs().sub(memory.places, one);
+        let place = b.exprs().index(IndexOp::Min, place, last);
+        let at = b.exprs().mul(place, memory.ends.step);
+        let end = b.load("run_end", memory.ends.buffer, at);
+        let end = b.exprs().cast(end, DType::I64);
+        self.between(b, end, memory.length)
+    }
+
+    /// What data holds as an index from 0 up to another one.
+    fn between(&self, b: &mut KernelBuilder, data: ExprId, most: ExprId) -> ExprId {
+        let (least, most) = (b.exprs().int(0, DType::I64), as_data(b, most, DType::I64));
+        let data = b.exprs().binary(BinaryOp::Minimum, data, most);
+        let data = b.exprs().binary(BinaryOp::Maximum, data, least);
+        as_index(b, data)
+    }
+
+    /// Sets a thread's vector to zero.
+    fn clear(&self, b: &mut KernelBuilder, buffer: BufId, dtype: DType) {
+        let (vector, nothing) = (b.int(self.shape.vector.into()), self.zero(b, dtype));
+        b.count("j", vector, Unroll::Full, |b, j| b.store(buffer, j, nothing));
+    }
+
+    /// Adds what a group has, and writes its row.
+    fn group(&self, b: &mut KernelBuilder, near: &Near, number: i64, group: &Group, column: ExprId, at: [ExprId; 3]) {
+        let vector = b.int(self.shape.vector.into());
+        let is_weighted = self.memory.weight.is_some();
+        if is_weighted {
+            self.clear(b, near.total, self.few);
+        }
+        for (k, place) in (0..).zip(&group.places) {
+            self.place(b, near, number * i64::from(self.shape.group) + k, place, at[0]);
+            let Some(weight) = place.weight else { continue };
+            let weight = b.exprs().cast(weight, self.few);
+            b.count("j", vector, Unroll::Full, |b, j| {
+                let sum = b.load("sum", near.little, j);
+                // As if it was written, and read again.
+                let sum = b.exprs().cast(sum, self.dtype);
+                let sum = b.exprs().cast(sum, self.few);
+                let product = b.exprs().binary(BinaryOp::Mul, sum, weight);
+                let total = b.load("total", near.total, j);
+                let total = b.exprs().binary(BinaryOp::Add, total, product);
+                b.store(near.total, j, total);
+            });
+        }
+        b.if_(group.has_rows, |b| {
+            let sums = if is_weighted { near.total } else { near.little };
+            b.count("j", vector, Unroll::Full, |b, j| {
+                let sum = b.load("sum", sums, j);
+                let old = match self.memory.acc {
+                    Acc::Rows(_) => {
+                        let before = b.int(number * i64::from(self.shape.vector));
+                        let from = b.exprs().add(before, j);
+                        Some(b.load("old", near.olds, from))
+                    }
+                    Acc::Number(number) => Some(number),
+                    Acc::Nothing => None,
+                };
+                let sum = match old {
+                    Some(old) => {
+                        let old = b.exprs().cast(old, self.few);
+                        b.exprs().binary(BinaryOp::Add, old, sum)
+                    }
+                    None => sum,
+                };
+                let sum = b.exprs().cast(sum, self.dtype);
+                b.store(self.rows, j, sum);
+            });
+            let to = b.exprs().mul(group.own, self.memory.to.row);
+            let to = b.exprs().add(to, at[2]);
+            self.store(b, column, to);
+        });
+    }
+
+    /// Adds up the rows of a place, of which the first one is here.
+    fn place(&self, b: &mut KernelBuilder, near: &Near, number: i64, place: &Place, column: ExprId) {
+        let (vector, one) = (b.int(self.shape.vector.into()), b.int(1));
+        b.count("j", vector, Unroll::Full, |b, j| {
+            let before = b.int(number * i64::from(self.shape.vector));
+            let from = b.exprs().add(before, j);
+            let x = b.load("x", near.firsts, from);
+            let x = b.exprs().cast(x, self.few);
+            b.store(near.little, j, x);
+        });
+        let second = b.exprs().add(place.start, one);
+        let is_more = b.exprs().lt(second, place.end);
+        b.if_(is_more, |b| {
+            self.clear(b, self.sums, self.sum);
+            b.for_("position", (second, place.end, ROWS), Unroll::No, |b, position| {
+                self.add(b, position, place.end, column);
+            });
+            b.count("j", vector, Unroll::Full, |b, j| {
+                let (first, more) = (b.load("first", near.little, j), b.load("more", self.sums, j));
+                let first = b.exprs().cast(first, self.sum);
+                let sum = b.exprs().binary(BinaryOp::Add, first, more);
+                let sum = b.exprs().cast(sum, self.few);
+                b.store(near.little, j, sum);
+            });
+        });
     }
 
     /// Adds the rows that a thread has of the next positions.
@@ -151,18 +366,13 @@ impl<'a> Adder<'a> {
         let row = b.load("order", line.buffer, at);
         let row = b.exprs().cast(row, DType::I64);
         let most = b.exprs().sub(self.memory.length, one);
-        let (least, most) = (b.exprs().int(0, DType::I64), as_data(b, most, DType::I64));
-        let row = b.exprs().binary(BinaryOp::Minimum, row, most);
-        let row = b.exprs().binary(BinaryOp::Maximum, row, least);
-        let row = as_index(b, row);
+        let row = self.between(b, row, most);
         b.let_("row", row)
     }
 
     /// Adds the sums of other parts to those of the first: half of the parts to the other half, until one is left.
     fn add_others(&self, b: &mut KernelBuilder) {
         let Some(others) = self.others else { return };
-        // What was added in the turn before has been read.
-        b.sync(Scope::Block);
         let (vector, threads) = (b.int(self.shape.vector.into()), b.int(THREADS));
         let place = |b: &mut KernelBuilder, j: ExprId, thread: ExprId| {
             let ahead = b.exprs().mul(j, threads);
@@ -214,6 +424,7 @@ impl<'a> Adder<'a> {
             let x = match memory.acc {
                 Acc::Rows(_) => b.load("x", self.rows, j),
                 Acc::Number(number) => number,
+                Acc::Nothing => self.zero(b, self.few),
             };
             let x = b.exprs().cast(x, self.few);
             let x = b.exprs().cast(x, self.sum);

@@ -10,6 +10,7 @@
 
 mod block;
 mod pair;
+pub(super) mod places;
 mod select;
 mod tiles;
 mod warp;

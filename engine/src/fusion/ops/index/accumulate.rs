@@ -1,24 +1,25 @@
 //! Rows that are added to those of a tensor where an index says, any number of them to one.
 //!
-//! What adds them takes an index whose places ascend, so that the rows of a place are a run of positions: it reads each once,
-//! in an order that no thread changes. `index_put_accumulate` is that behind an order of its index.
+//! What adds them takes runs of positions, one for each place: it reads each row once, in an order that no thread changes.
+//! `index_put_accumulate` is that behind the runs of its index.
 
-use super::super::args::{Args, OpArg};
+use super::super::args::Args;
 use super::super::call::Call;
 use super::super::cx::{EvalCx, LayoutCx, MetaCx};
 use super::super::draft::CallDraft;
 use super::super::extents::{call, decide_alike, extents, integer, operand};
 use super::super::movement::{Form, Movement};
 use super::super::resize::constant_of;
-use super::super::row::{OpParamKind, OpRow, Primitive, ResultLayout, opt, req};
+use super::super::row::{OpParamKind, OpRow, Primitive, ResultLayout, req};
 use super::super::table;
-use super::{check_index, check_positions, positions, same_rank};
+use super::{check_index, positions, same_rank};
 use crate::array::{View, clone_strides, row_major_strides};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::meta::{ExtentValue, Shape};
 use crate::fusion::{Fusion, FusionBuilder, Op, OpKind, Operand, ScalarId, Src, TensorDef, TensorId};
-use crate::num::{BinaryOp, DType, TernaryOp, Value, eval};
+use crate::num::{BinaryOp, DType, Value, eval};
 use crate::tensor::HostTensor;
+use std::ops::Range;
 
 pub(in crate::fusion::ops) const ROWS: &[OpRow] = &[
     OpRow::primitive(
@@ -37,24 +38,59 @@ pub(in crate::fusion::ops) const ROWS: &[OpRow] = &[
     )
     .stays_if(put_stays),
     OpRow::primitive(
-        "index_put_sorted",
+        "index_runs",
+        &[req("index", OpParamKind::Tensor), req("size", OpParamKind::Scalar)],
+        runs,
+        Primitive {
+            meta: runs_meta,
+            layout: ResultLayout::Dense,
+            eval: runs_eval,
+            decompose: None,
+            movement: Movement::LIBRARY.form(Form::Runs),
+        },
+        "For each of size places how many elements of index hold it or a lower one, and the positions of the elements in the \
+         order of their places; a negative index counts from the end.",
+        "index_put_accumulate: which rows a place gets",
+    )
+    .results(2),
+    OpRow::primitive(
+        "index_put_runs",
         &[
             req("acc", OpParamKind::Value),
-            req("index", OpParamKind::Tensor),
+            req("ends", OpParamKind::Tensor),
             req("order", OpParamKind::Tensor),
             req("value", OpParamKind::Tensor),
-            opt("size", OpParamKind::Scalar),
         ],
-        put_sorted,
+        put_runs,
         Primitive {
-            meta: sorted_meta,
-            layout: ResultLayout::Custom(sorted_layout),
-            eval: sorted_eval,
+            meta: put_runs_meta,
+            layout: ResultLayout::Custom(put_runs_layout),
+            eval: put_runs_eval,
             decompose: None,
-            movement: Movement::LIBRARY.form(Form::PutSorted),
+            movement: Movement::LIBRARY.form(Form::PutRuns),
         },
-        "acc with row value[order[i]] added to its row index[i], where index ascends. A number stands for size rows of it.",
-        "index_put_accumulate behind the order of its index",
+        "acc with rows value[order[j]] added to its row i, where j is below ends[i] and not below ends[i - 1]. A number stands \
+         for as many rows of it.",
+        "index_put_accumulate behind the runs of its index",
+    ),
+    OpRow::primitive(
+        "weighted_runs",
+        &[
+            req("ends", OpParamKind::Tensor),
+            req("order", OpParamKind::Tensor),
+            req("value", OpParamKind::Tensor),
+            req("weight", OpParamKind::Tensor),
+        ],
+        weighted,
+        Primitive {
+            meta: weighted_meta,
+            layout: ResultLayout::Dense,
+            eval: weighted_eval,
+            decompose: None,
+            movement: Movement::LIBRARY.form(Form::PutGroups),
+        },
+        "Sums over k of weight[s, k] times row s K + k of what index_put_runs makes of 0, where weight is [S, K].",
+        "index_put_accumulate, groups of whose rows are added with weights",
     ),
 ];
 
@@ -67,44 +103,46 @@ fn put(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     b.push_draft(CallDraft::new(args))
 }
 
-/// Rows that are added to a number have a size, and those of a tensor have its.
-fn put_sorted(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+fn runs(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
+    let size = integer(b, args.row().name, "size", args.src("size")?)?;
+    b.push_draft(CallDraft::new(args).operand("size", operand(size)))
+}
+
+fn put_runs(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let name = args.row().name;
     let acc = b.check_operand(name, args.src("acc")?)?;
-    let size = args.opt("size").map(|size| integer(b, name, "size", size)).transpose()?;
-    if matches!(acc, Src::Tensor(_)) == size.is_some() {
-        let message = format!("{name}: rows of a number have a size, those of a tensor have its own");
-        return Err(Diagnostic::user(code::VALUE, message));
+    if matches!(acc, Src::Tensor(_)) {
+        return b.push_draft(CallDraft::new(args));
     }
-    let Src::Tensor(_) = acc else {
-        let value = b.tensor_operand(name, args.src("value")?)?;
-        let acc = constant_of(b, name, acc, b.dtype(Operand::Tensor(value)))?;
-        let size = size.map(operand).into_iter().collect();
-        return b.push_draft(CallDraft::new(args).operand("acc", acc).operands("size", size));
-    };
+    let value = b.tensor_operand(name, args.src("value")?)?;
+    let acc = constant_of(b, name, acc, b.dtype(Operand::Tensor(value)))?;
+    b.push_draft(CallDraft::new(args).operand("acc", acc))
+}
+
+fn weighted(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     b.push_draft(CallDraft::new(args))
 }
 
 fn put_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
-    let acc = cx.tensor("acc")?;
-    added_meta(cx, acc)
-}
-
-/// Of rows that are added to those of a shape.
-fn added_meta(cx: &mut MetaCx<'_>, acc: Shape) -> Result<Vec<Shape>> {
-    let (index, value) = (cx.tensor("index")?, cx.tensor("value")?);
+    let (acc, index, value) = (cx.tensor("acc")?, cx.tensor("index")?, cx.tensor("value")?);
     check_index(cx.name(), index.dtype)?;
-    if value.dtype != acc.dtype {
-        let message = format!("{}: the value is {}, the accumulator {}", cx.name(), value.dtype, acc.dtype);
-        return Err(Diagnostic::user(code::DTYPE, message).note("cast one of them"));
-    }
     if index.axes.len() != 1 || acc.axes.is_empty() {
         let (rank, own) = (acc.axes.len(), index.axes.len());
         let message = format!("{}: an index of rank {own} into rank {rank}, not of rank 1 into axes", cx.name());
         return Err(Diagnostic::user(code::RANK, message));
     }
-    same_rank(cx, &acc, "the value", &value)?;
-    cx.same("axis 0 of the value and of the index", value.axes[0].extent, index.axes[0].extent)?;
+    let rows = index.axes[0].extent;
+    added_meta(cx, acc, &value, rows, "the index")
+}
+
+/// Of rows that are added to those of a shape.
+fn added_meta(cx: &mut MetaCx<'_>, acc: Shape, value: &Shape, rows: ExtentValue, of: &str) -> Result<Vec<Shape>> {
+    if value.dtype != acc.dtype {
+        let message = format!("{}: the value is {}, the accumulator {}", cx.name(), value.dtype, acc.dtype);
+        return Err(Diagnostic::user(code::DTYPE, message).note("cast one of them"));
+    }
+    same_rank(cx, &acc, "the value", value)?;
+    cx.same(&format!("axis 0 of the value and of {of}"), value.axes[0].extent, rows)?;
     for position in 1..acc.axes.len() {
         let what = format!("axis {position} of the value and of the accumulator");
         cx.same(&what, value.axes[position].extent, acc.axes[position].extent)?;
@@ -112,33 +150,67 @@ fn added_meta(cx: &mut MetaCx<'_>, acc: Shape) -> Result<Vec<Shape>> {
     Ok(vec![acc])
 }
 
-fn sorted_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
-    let (index, order) = (cx.tensor("index")?, cx.tensor("order")?);
-    check_index(cx.name(), order.dtype)?;
-    if order.axes.len() != 1 {
-        let message = format!("{}: the order has rank {}, not 1", cx.name(), order.axes.len());
+/// A vector of integers.
+fn vector(cx: &mut MetaCx<'_>, param: &str) -> Result<Shape> {
+    let shape = cx.tensor(param)?;
+    check_index(cx.name(), shape.dtype)?;
+    if shape.axes.len() != 1 {
+        let message = format!("{}: `{param}` has rank {}, not 1", cx.name(), shape.axes.len());
         return Err(Diagnostic::user(code::RANK, message));
     }
-    let acc = match (cx.opt_tensor("acc")?, cx.extent("size")) {
-        (Some(acc), _) => acc,
-        (None, Some(size)) => filled_shape(cx, size)?,
-        (None, None) => return Err(Diagnostic::bug(format!("{}: rows of a number have a size", cx.name()))),
-    };
-    let shapes = added_meta(cx, acc)?;
-    cx.same("axis 0 of the index and of the order", index.axes[0].extent, order.axes[0].extent)?;
-    Ok(shapes)
+    Ok(shape)
 }
 
-/// So many rows of a number, as wide as those of the value.
-fn filled_shape(cx: &mut MetaCx<'_>, size: ExtentValue) -> Result<Shape> {
+fn runs_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
+    let index = vector(cx, "index")?;
+    let Some(size) = cx.extent("size") else { return Err(Diagnostic::bug("runs have a size")) };
     let known = cx.math.known(size);
     cx.require(known.map(|size| size >= 0), code::VALUE, || format!("the size is {}", known.unwrap_or(0)))?;
-    let mut rows = cx.tensor("value")?;
-    let own = cx.axis(size);
-    if let Some(axis) = rows.axes.first_mut() {
-        *axis = own;
+    let ends = vec![cx.axis(size)];
+    Ok(vec![Shape { dtype: DType::I32, axes: ends }, Shape { dtype: DType::I32, axes: index.axes }])
+}
+
+fn put_runs_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
+    let (ends, order, value) = (vector(cx, "ends")?, vector(cx, "order")?, cx.tensor("value")?);
+    let acc = cx.opt_tensor("acc")?.unwrap_or_else(|| rows_of_number(&ends, &value));
+    if acc.axes.is_empty() {
+        return Err(Diagnostic::user(code::RANK, format!("{}: rows of what has no axis", cx.name())));
     }
-    Ok(rows)
+    cx.same("axis 0 of the ends and of the accumulator", ends.axes[0].extent, acc.axes[0].extent)?;
+    added_meta(cx, acc, &value, order.axes[0].extent, "the order")
+}
+
+/// As many rows of a number as there are runs, as wide as those of the value.
+fn rows_of_number(ends: &Shape, value: &Shape) -> Shape {
+    let mut rows = value.clone();
+    if let Some(axis) = rows.axes.first_mut() {
+        *axis = ends.axes[0].clone();
+    }
+    rows
+}
+
+fn weighted_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
+    let (ends, order) = (vector(cx, "ends")?, vector(cx, "order")?);
+    let (value, weight) = (cx.tensor("value")?, cx.tensor("weight")?);
+    if value.axes.len() != 2 || weight.axes.len() != 2 {
+        let (rank, own) = (value.axes.len(), weight.axes.len());
+        let message = format!("{}: rows of rank {rank} with weights of rank {own}, not 2 and 2", cx.name());
+        return Err(Diagnostic::user(code::RANK, message));
+    }
+    if value.dtype != weight.dtype || !matches!(value.dtype, DType::F16 | DType::BF16 | DType::F32) {
+        let message = format!("{}: the value is {}, the weight {}", cx.name(), value.dtype, weight.dtype);
+        return Err(Diagnostic::user(code::DTYPE, message).note("both are f32, or both f16 or bf16"));
+    }
+    cx.same("axis 0 of the value and of the order", value.axes[0].extent, order.axes[0].extent)?;
+    let [places, groups, size] =
+        [&ends.axes[0], &weight.axes[0], &weight.axes[1]].map(|axis| cx.math.known(axis.extent));
+    if let (Some(places), Some(groups), Some(size)) = (places, groups, size) {
+        cx.require(Some(groups.checked_mul(size) == Some(places)), code::VALUE, || {
+            format!("{places} places in {groups} groups of {size}")
+        })?;
+    }
+    let axes = vec![weight.axes[0].clone(), value.axes[1].clone()];
+    Ok(vec![Shape { dtype: value.dtype, axes }])
 }
 
 fn put_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
@@ -146,11 +218,9 @@ fn put_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
     Ok(vec![clone_strides(sizes, strides)])
 }
 
-fn sorted_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
-    match cx.call.operands("size").is_empty() {
-        true => put_layout(cx),
-        false => Ok(vec![row_major_strides(&cx.results[0])]),
-    }
+fn put_runs_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {
+    // Rows of a number lie one after the other.
+    if cx.tensor("acc").is_ok() { put_layout(cx) } else { Ok(vec![row_major_strides(&cx.results[0])]) }
 }
 
 fn put_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
@@ -159,30 +229,79 @@ fn put_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     Ok(vec![added(acc, value, places.into_iter().zip(0..).collect())])
 }
 
-fn sorted_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+fn runs_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let (index, size) = (cx.tensor("index")?, cx.results[0].1[0]);
+    let places = positions(cx.call.row.name, index, 0, size, true)?;
+    let mut ends = vec![0i64; size];
+    places.iter().for_each(|place| ends[*place] += 1);
+    let mut before = 0;
+    for end in &mut ends {
+        before += *end;
+        *end = before;
+    }
+    let mut order: Vec<usize> = (0..places.len()).collect();
+    order.sort_by_key(|position| places[*position]);
+    let order = order.into_iter().map(|position| position as i64).collect();
+    Ok(vec![View::from_i64(DType::I32, vec![size], ends), View::from_i64(DType::I32, vec![places.len()], order)])
+}
+
+fn put_runs_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let (value, name) = (cx.tensor("value")?, cx.call.row.name);
     let (dtype, sizes) = cx.results[0].clone();
     let filled = View::repeated(dtype, cx.scalar("acc").unwrap_or(Value::Int(0)), sizes);
     let acc = cx.opt_tensor("acc").unwrap_or(&filled);
-    let places = ascending(name, cx.tensor("index")?, acc.sizes[0])?;
-    let rows = positions(name, cx.tensor("order")?, 0, value.sizes[0], false)?;
-    Ok(vec![added(acc, value, places.into_iter().zip(rows).collect())])
+    Ok(vec![added(acc, value, rows_of_runs(name, cx.tensor("ends")?, cx.tensor("order")?)?)])
 }
 
-/// The elements of an index, none of which is less than the one before.
-fn ascending(name: &str, index: &View, size: usize) -> Result<Vec<usize>> {
-    let places = positions(name, index, 0, size, false)?;
-    if let Some(i) = places.windows(2).position(|pair| pair[0] > pair[1]) {
-        let message = format!("{name}: index[{}] is {}, behind {}", i + 1, places[i + 1], places[i]);
-        return Err(Diagnostic::user(code::VALUE, message).note("an index that is sorted ascends"));
+fn weighted_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let (value, weight, ends) = (cx.tensor("value")?, cx.tensor("weight")?, cx.tensor("ends")?);
+    let rows = rows_of_runs(cx.call.row.name, ends, cx.tensor("order")?)?;
+    let (width, size) = (value.sizes[1], weight.sizes[1]);
+    let nothing = View::repeated(value.dtype, Value::Float(0.0), vec![ends.sizes[0], width]);
+    let (sums, weights) = (added(&nothing, value, rows).to_f64(), weight.to_f64());
+    let (dtype, sizes) = cx.results[0].clone();
+    let mut totals = vec![0.0f64; sizes.iter().product()];
+    for (place, weight) in weights.iter().enumerate() {
+        for column in 0..width {
+            // Products are rounded, as where they are operations.
+            totals[place / size * width + column] += f64::from((sums[place * width + column] * weight) as f32);
+        }
     }
-    Ok(places)
+    totals.iter_mut().for_each(|total| *total = f64::from(*total as f32));
+    Ok(vec![View::from_f64(dtype, sizes, &totals)])
 }
 
-/// Refuses an index of so many rows that does not ascend, or holds what is none of them.
-pub fn check_sorted(name: &str, index: &HostTensor, size: i64) -> Result<()> {
-    check_positions(name, index, 0, size)?;
-    ascending(name, &View::load(index), usize::try_from(size).unwrap_or(0)).map(drop)
+/// The place of each row that runs have, and the row.
+fn rows_of_runs(name: &str, ends: &View, order: &View) -> Result<Vec<(usize, usize)>> {
+    let runs = runs_between(name, &ends.to_i64(), order.sizes[0])?;
+    let rows = positions(name, order, 0, order.sizes[0], false)?;
+    let of_run = |(place, run): (usize, Range<usize>)| rows[run].iter().map(move |row| (place, *row));
+    Ok(runs.into_iter().enumerate().flat_map(of_run).collect())
+}
+
+/// Runs that end there, the first one from 0 on.
+fn runs_between(name: &str, ends: &[i64], length: usize) -> Result<Vec<Range<usize>>> {
+    let mut start = 0;
+    let mut runs = Vec::with_capacity(ends.len());
+    for (i, &end) in ends.iter().enumerate() {
+        let Some(end) = usize::try_from(end).ok().filter(|end| (start..=length).contains(end)) else {
+            let message = format!("{name}: run {i} ends at {end}, it must end from {start} to {length}");
+            return Err(Diagnostic::user(code::VALUE, message).note("ends of runs ascend"));
+        };
+        runs.push(start..end);
+        start = end;
+    }
+    Ok(runs)
+}
+
+/// Refuses an index of so many places that holds what is none of them, counted from either end.
+pub fn check_runs(name: &str, index: &HostTensor, size: i64) -> Result<()> {
+    positions(name, &View::load(index), 0, usize::try_from(size).unwrap_or(0), true).map(drop)
+}
+
+/// Refuses ends of runs that do not ascend, or an order that holds what is no position.
+pub fn check_ends(name: &str, ends: &HostTensor, order: &HostTensor) -> Result<()> {
+    rows_of_runs(name, &View::load(ends), &View::load(order)).map(drop)
 }
 
 /// `acc` with rows of the value added: which row of it, and which of the value.
@@ -218,42 +337,26 @@ fn put_stays(fusion: &Fusion, op: &Op, _: &Call) -> bool {
     !adds_rows(fusion.tensors[op.output()].dtype)
 }
 
-/// Places in order, and the rows added in this order.
+/// The runs of the index, and the rows added by them.
 fn put_steps(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let name = args.row().name;
     let (acc, index) = (b.tensor_operand(name, args.src("acc")?)?, b.tensor_operand(name, args.src("index")?)?);
-    let own = b.dtype(Operand::Tensor(index));
-    // The number of rows need not fit the type of the index.
-    let mut places = b.cast(index, DType::I64)?;
-    if !own.is_unsigned() {
-        let size = operand(extents(b, acc)[0]);
-        let from_end = b.binary(BinaryOp::Lt, places, 0)?;
-        let wrapped = b.binary(BinaryOp::Add, places, size)?;
-        places = b.ternary(TernaryOp::Where, from_end, wrapped, places)?;
-    }
-    // All of them, the least first: one kernel has places and positions.
-    let count = operand(extents(b, index)[0]);
-    let [sorted, order] = smallest(b, places, count)?;
-    [sorted, order].into_iter().for_each(|made| decide_alike(b, made, index, 1));
-    let (value, filled) = (args.src("value")?, filling(b, acc));
     let size = operand(extents(b, acc)[0]);
-    let result = call(b, "index_put_sorted", |args| {
-        let args = args.value("index", sorted).value("order", order).value("value", value);
+    let row = table::find("index_runs").ok_or_else(|| Diagnostic::bug("index_runs is no row of the table"))?;
+    let made = b.apply(&Args::new(row).value("index", index).value("size", size))?;
+    let [ends, order] = made.try_into().map_err(|_| Diagnostic::bug("runs have ends and an order"))?;
+    decide_alike(b, ends, acc, 1);
+    decide_alike(b, order, index, 1);
+    let (value, filled) = (args.src("value")?, filling(b, acc));
+    let result = call(b, "index_put_runs", |args| {
+        let args = args.value("ends", ends).value("order", order).value("value", value);
         match filled {
-            Some(number) => args.value("acc", Operand::Scalar(number)).value("size", size),
+            Some(number) => args.value("acc", Operand::Scalar(number)),
             None => args.value("acc", acc),
         }
     })?;
     decide_alike(b, result, acc, b.rank(acc));
     Ok(vec![result])
-}
-
-/// The least elements of a line, so many, in order, and their positions.
-fn smallest(b: &mut FusionBuilder, x: Operand, count: Src) -> Result<[Operand; 2]> {
-    let row = table::find("topk").ok_or_else(|| Diagnostic::bug("topk is no row of the table"))?;
-    let args = Args::new(row).value("x", x).value("k", count).with("dim", OpArg::Int(0));
-    let args = args.with("largest", OpArg::Bool(false)).with("sorted", OpArg::Bool(true));
-    b.apply(&args)?.try_into().map_err(|_| Diagnostic::bug("topk has elements and positions"))
 }
 
 /// The number that all elements of a tensor are, if it is filled with one: then nobody has to store and read it.

@@ -1,4 +1,6 @@
-use crate::fusion::ops::checks::{check_refused, check_steps, check_value, counting, dense, refusal, result, strided};
+use crate::fusion::ops::checks::{
+    check_refused, check_steps, check_value, counting, dense, refusal, result, results, strided,
+};
 use crate::num::DType::*;
 use crate::tensor::HostTensor;
 use arbtest::arbitrary;
@@ -144,38 +146,50 @@ fn rows_accumulate() {
 }
 
 #[test]
-fn rows_accumulate_by_sorted_places() {
-    let statement = "%0 = index_put_sorted %a, %b, %c, %d";
+fn positions_lie_by_their_places() {
+    let runs = |index: &HostTensor, size: i64| {
+        let statement = format!("%0, %1 = index_runs %a, {size}");
+        results(&statement, std::slice::from_ref(index)).iter().map(HostTensor::to_f64).collect::<Vec<_>>()
+    };
+    let index = ints(&[6], &[2.0, 0.0, -1.0, 2.0, 0.0, 3.0]);
+    assert_eq!(runs(&index, 5), [vec![2.0, 2.0, 4.0, 5.0, 6.0], vec![1.0, 4.0, 0.0, 3.0, 5.0, 2.0]]);
+    let message = "E0310: index_runs: index[5] is 3, axis 0 has 3 elements";
+    assert_eq!(refusal("%0, %1 = index_runs %a, 3", &[index]), message);
+}
+
+#[test]
+fn rows_accumulate_by_runs() {
+    let statement = "%0 = index_put_runs %a, %b, %c, %d";
     let value = dense(F32, &[3, 3], &[1.0, 1.0, 1.0, 10.0, 10.0, 10.0, 2.0, 3.0, 4.0]);
-    let (places, order) = (ints(&[3], &[0.0, 1.0, 1.0]), ints(&[3], &[1.0, 0.0, 2.0]));
+    let (ends, order) = (ints(&[2], &[1.0, 3.0]), ints(&[3], &[1.0, 0.0, 2.0]));
     let sums = [10.0, 11.0, 12.0, 6.0, 8.0, 10.0];
-    let inputs = [table(), places.clone(), order.clone(), value.clone()];
-    check_value(statement, &inputs, F32, &[2, 3], &sums);
+    check_value(statement, &[table(), ends.clone(), order.clone(), value.clone()], F32, &[2, 3], &sums);
     // What stays is the number.
-    let numbered = "%0 = index_put_sorted 1.5, %a, %b, %c size(3)";
+    let some = [ints(&[3], &[1.0, 3.0, 3.0]), order.clone(), value.clone()];
     let of_number = [11.5, 11.5, 11.5, 4.5, 5.5, 6.5, 1.5, 1.5, 1.5];
-    check_value(numbered, &inputs[1..], F32, &[3, 3], &of_number);
-    let message = "E0213: index_put_sorted: rows of a number have a size, those of a tensor have its own";
-    check_refused("%0 = index_put_sorted 1.5, %a, %b, %c", &inputs[1..], message);
-    check_refused("%0 = index_put_sorted %a, %b, %c, %d size(3)", &inputs, message);
-    let falling = [table(), ints(&[3], &[1.0, 0.0, 0.0]), order.clone(), value.clone()];
-    assert_eq!(refusal(statement, &falling), "E0213: index_put_sorted: index[1] is 0, behind 1");
-    let negative = [table(), ints(&[3], &[-1.0, 0.0, 0.0]), order, value.clone()];
-    let message = "E0310: index_put_sorted: index[0] is -1, axis 0 has 2 elements";
-    assert_eq!(refusal(statement, &negative), message);
-    let far = [table(), places.clone(), ints(&[3], &[0.0, 3.0, 0.0]), value.clone()];
-    let message = "E0310: index_put_sorted: index[1] is 3, axis 0 has 3 elements";
+    check_value("%0 = index_put_runs 1.5, %a, %b, %c", &some, F32, &[3, 3], &of_number);
+    let falling = [table(), ints(&[2], &[1.0, 0.0]), order.clone(), value.clone()];
+    let message = "E0213: index_put_runs: run 1 ends at 0, it must end from 1 to 3";
+    assert_eq!(refusal(statement, &falling), message);
+    let far = [table(), ends.clone(), ints(&[3], &[0.0, 3.0, 0.0]), value.clone()];
+    let message = "E0310: index_put_runs: index[1] is 3, axis 0 has 3 elements";
     assert_eq!(refusal(statement, &far), message);
     check_refused(
         statement,
-        &[table(), places.clone(), ints(&[2], &[0.0; 2]), value.clone()],
-        "E0204: index_put_sorted: axis 0 of the index and of the order: 3 and 2 must be equal",
+        &[table(), ends.clone(), ints(&[2], &[0.0; 2]), value.clone()],
+        "E0204: index_put_runs: axis 0 of the value and of the order: 3 and 2 must be equal",
     );
     check_refused(
         statement,
-        &[table(), places, ints(&[1, 3], &[0.0; 3]), value],
-        "E0203: index_put_sorted: the order has rank 2, not 1",
+        &[table(), ends.clone(), ints(&[1, 3], &[0.0; 3]), value.clone()],
+        "E0203: index_put_runs: `order` has rank 2, not 1",
     );
+    // Groups of places with weights: 2 * 10 + 0.5 * (1 + 2), and so on.
+    let weight = dense(F32, &[1, 2], &[2.0, 0.5]);
+    let grouped = "%0 = weighted_runs %a, %b, %c, %d";
+    check_value(grouped, &[ends.clone(), order.clone(), value.clone(), weight], F32, &[1, 3], &[21.5, 22.0, 22.5]);
+    let message = "E0213: weighted_runs: 2 places in 3 groups of 1";
+    assert_eq!(refusal(grouped, &[ends, order, value, counting(F32, &[3, 1])]), message);
 }
 
 /// Of small numbers, whose sums are exact in any order.
