@@ -446,10 +446,42 @@ fn chain(seed: u64) -> (Fusion, Vec<Arg>) {
     (this.builder.finish().unwrap(), args)
 }
 
+/// Windows of a tensor that are joined, and what is computed of places of it behind a pad.
+fn windows(seed: u64) -> (Fusion, Vec<Arg>) {
+    let mut this = Chain { draw: Draw::new(seed), builder: FusionBuilder::new("windows"), tensors: Vec::new() };
+    let mut args = Vec::new();
+    let shape = [this.draw.choose(&[1, 2, 3]), this.draw.choose(&[64, 70])];
+    let x = this.input(seed, &shape, &mut args);
+    let list = |numbers: &[i64]| ops::OpArg::Values(numbers.iter().map(|&number| Src::from(number)).collect());
+    let mut parts = Vec::new();
+    for _ in 0..2 + this.draw.below(3) {
+        let widths = this.draw.choose(&[[1, -1, 0, 0], [-2, 2, 1, -1], [0, 0, 0, 0], [0, 0, -1, 1]]);
+        let part = this.call("pad", |args| args.value("x", x).with("widths", list(&widths))).unwrap();
+        parts.push(if this.draw.once_in(3) { this.builder.neg(part).unwrap() } else { part }.into());
+    }
+    let joined =
+        this.call("cat", |args| args.with("tensors", ops::OpArg::Values(parts)).with("dim", ops::OpArg::Int(0)));
+    let ends = [this.draw.choose(&[0, 1]), this.draw.choose(&[1, 3])];
+    let padded = this.call("pad", |args| args.value("x", x).with("widths", list(&ends)).value("value", 2)).unwrap();
+    let moved = if this.draw.once_in(2) {
+        this.call("reshape", |args| args.value("x", padded).with("shape", list(&[-1, shape[0]])))
+    } else {
+        let [start, step] = [this.draw.choose(&[0, 1, 5]), this.draw.choose(&[1, 2, 3])];
+        let index =
+            this.call("iota", |args| args.value("length", 20).value("start", start).value("step", step)).unwrap();
+        this.call("index_select", |args| args.value("x", padded).value("index", index).with("dim", ops::OpArg::Int(1)))
+    };
+    let computed = this.builder.neg(moved.unwrap()).unwrap();
+    for result in [joined.unwrap(), computed] {
+        this.builder.output(result).unwrap();
+    }
+    (this.builder.finish().unwrap(), args)
+}
+
 #[test]
 fn passes_change_no_value_of_chains() {
     let (mut counts, mut ran) = (Counts::new(), 0);
-    for (fusion, args) in (0..2000).map(chain) {
+    for (fusion, args) in (0..2000).map(chain).chain((0..100).map(windows)) {
         let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
         if bind(&fusion, &metas).is_ok() {
             ran += usize::from(check(&fusion, &args, &mut counts));
@@ -469,7 +501,8 @@ fn chains_run_with_passes_and_without() {
     let session = |options| Session::simulator(slow_at_odd_places(), sim, options);
     let (with, without) = (session(Options::default()), session(only(|_| false)));
     let mut ran = 0;
-    for (seed, (fusion, args)) in (0..200).map(|seed| (seed, chain(seed))) {
+    let chains = (0..200).map(|seed| (seed, chain(seed)));
+    for (seed, (fusion, args)) in chains.chain((0..40).map(|seed| (seed, windows(seed)))) {
         let Ok(reference) = Reference::of(&fusion, &args) else { continue };
         let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
         let bindings = bind(&fusion, &metas).unwrap();

@@ -7,8 +7,8 @@
 use super::seen::SeenSizes;
 use super::whole::{Changes, Whole};
 use super::{
-    casts, cats, counts, empty, lookups, moves, pitches, products, puts, regroup, repeats, rolls, scans, scatters,
-    slices, splits, stacks, thin, tops, twins,
+    casts, cats, counts, empty, lookups, moves, overlaps, pitches, places, products, puts, regroup, repeats, rolls,
+    scans, scatters, slices, splits, stacks, thin, tops, twins,
 };
 use crate::compile::BoundFusion;
 use crate::diag::{Diagnostic, Result, code};
@@ -50,10 +50,12 @@ passes! {
     cats: "What is joined as it was cut is the tensor; nothing is joined to nothing.";
     rolls: "What is cut and joined again along several axes, or regrouped then, is looked up.";
     stacks: "What is computed of a row and of its parts in another order is computed part by part.";
+    overlaps: "What is joined of parts that are computed of the same is chosen part by part.";
     repeats: "What is repeated is read again.";
     puts: "Rows that are added where an index says, and then up in groups with weights, are added up at once.";
     scatters: "Rows that are put where one index says are looked up by who writes last.";
     tops: "The first element of a line alone is a maximum and the least position that has it.";
+    places: "What is read of an argument through pads, reshapes and lookups at known places is looked up in one go.";
     lookups: "What is computed of a table is computed of the elements that are found.";
     splits: "An axis that is split behind a lookup is split in its index.";
     regroup: "What lies before and behind a reshape is computed in axes that both have in common.";

@@ -12,6 +12,7 @@ use crate::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
 use crate::text;
 use std::collections::BTreeSet;
 
+mod overlaps;
 mod reshapes;
 mod rolls;
 mod stacks;

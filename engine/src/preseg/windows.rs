@@ -188,7 +188,7 @@ pub(super) fn is_of_inputs(whole: &Whole<'_>, x: TensorId) -> bool {
 }
 
 /// Whether a tensor is an input, or a view of one.
-fn is_in_memory(whole: &Whole<'_>, mut x: TensorId) -> bool {
+pub(super) fn is_in_memory(whole: &Whole<'_>, mut x: TensorId) -> bool {
     while let Some(maker) = whole.maker(x) {
         let OpKind::Call(call) = &maker.kind else { return false };
         let (true, Some(seen)) = (call.movement().place.is_some(), operand(maker)) else { return false };

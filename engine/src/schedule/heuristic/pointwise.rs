@@ -27,6 +27,7 @@ use super::tile::{
 use crate::diag::Result;
 use crate::kernel::MAX_ACCESS_BYTES;
 use crate::schedule::{AxisId, Compute, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
+use std::collections::BTreeSet;
 
 /// Grid dimensions y and z end here.
 const MAX_GRID_Y: i64 = 65_535;
@@ -41,6 +42,9 @@ const MOST_LOOKUPS: i64 = 4;
 /// inputs: those are read once then.
 const MOST_SPREAD: i64 = 8;
 const ROWS_OF_SPREAD: i64 = 8;
+
+/// Lookups at places that follow from indices, of which a thread takes vectors of two words, at most.
+const MOST_WIDE_LOOKUPS: usize = 2;
 
 /// Elements of an inner axis of which the last block, that is not full, is a small part.
 const FILLING: f64 = 8192.0;
@@ -187,7 +191,8 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let last = inner.last().copied();
     let runs = |tensor: &super::summary::GlobalTensor| last.is_some_and(|last| tensor.is_innermost(last));
     let mut widest = vector_width(summary, runs);
-    while widest > 1 && inner_extent < widest {
+    let looks_beside = looks_beside(problem, scheduled);
+    while widest > 1 && (inner_extent < widest || looks_beside.is_some_and(|(most, _)| widest > most)) {
         widest /= 2;
     }
     let is_spread = last.is_some_and(|last| reads_spread(summary, last));
@@ -242,8 +247,9 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let bytes = full.clone().map(|tensor| tensor.bytes).max().unwrap_or(1);
     let most = if vector * bytes < WORD_BYTES { 2 * MOST_NARROW_STEPS } else { MOST_NARROW_STEPS };
     let narrower = (widest / vector).clamp(1, most);
+    let lookups = looks_beside.map_or(MOST_LOOKUPS, |(_, unroll)| unroll);
     let mut unroll = match (looks_along, is_spread) {
-        (true, _) => MOST_LOOKUPS,
+        (true, _) => lookups,
         (_, true) if whole.is_empty() => ROWS_OF_SPREAD,
         (_, true) => MOST_SPREAD / vector,
         _ => (4 / inputs).clamp(1, 4) * narrower,
@@ -342,13 +348,40 @@ fn word_within(summary: &Summary<'_>, condition: impl Fn(&GlobalTensor) -> bool,
     if own().all(|tensor| tensor.order.len() <= inner || tensor.rows_aligned(word, inner)) { word } else { 1 }
 }
 
+/// The widest vectors, and how many of them a thread takes at most, where elements are looked up at places that follow from indices
+/// alone: neighbours read neighbours, so those of a thread that are far from those of the next one take more lines at once.
+fn looks_beside(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Option<(i64, i64)> {
+    let follows = |index: TvId| {
+        let (mut waiting, mut seen) = (vec![index], BTreeSet::new());
+        while let Some(tv) = waiting.pop() {
+            if seen.insert(tv) {
+                if scheduled.tensors[tv].op.is_none() {
+                    return false;
+                }
+                waiting.extend(scheduled.producers(tv));
+            }
+        }
+        true
+    };
+    let last = problem.summary.largest(|tensor| !tensor.is_part)?.order.last().copied();
+    let is_beside = |tensor: &&GlobalTensor| {
+        let lookup = scheduled.lookup_in(tensor.tv).and_then(|lookup| scheduled.lookup_of(lookup));
+        is_along(tensor, last) && lookup.is_some_and(|(_, index)| follows(index))
+    };
+    let beside = || problem.summary.globals.iter().filter(is_beside);
+    let bytes = beside().map(|tensor| tensor.bytes).max()?;
+    let (words, unroll) = if beside().count() > MOST_WIDE_LOOKUPS { (1, MOST_LOOKUPS / 2) } else { (2, MOST_LOOKUPS) };
+    Some(((words * WORD_BYTES / bytes).max(1), unroll))
+}
+
 /// Whether elements are looked up along rows of a table: what one thread reads of it is found again by neighbours, in any
 /// order.
 fn looks_along(summary: &Summary<'_>, last: Option<AxisId>) -> bool {
-    let is_looked_up = |tensor: &GlobalTensor| {
-        tensor.is_part && tensor.order.last() == last.as_ref() && tensor.dense.last() == Some(&false)
-    };
-    summary.globals.iter().any(is_looked_up)
+    summary.globals.iter().any(|tensor| is_along(tensor, last))
+}
+
+fn is_along(tensor: &GlobalTensor, last: Option<AxisId>) -> bool {
+    tensor.is_looked_up && tensor.order.last() == last.as_ref() && tensor.dense.last() == Some(&false)
 }
 
 /// The widest vectors below the given width at multiples of which rows of whole tensors start, where these are short and the
@@ -754,7 +787,7 @@ mod tests {
         check_joined(DType::F32, [12_345, 2046, 1002], "1d break 0 vector 2 threads 128x1 unroll 4x1");
         // Parts, or all of them together, that start at odd places.
         check_joined(DType::F32, [50_021, 999, 499], "2d break 1 vector 2 threads 128x1 unroll 6x1");
-        check_joined(DType::BF16, [50_021, 999, 499], "2d break 1 vector 8 threads 128x1 unroll 1x2 aligned");
+        check_joined(DType::BF16, [50_021, 999, 499], "2d break 1 vector 8 threads 192x1 unroll 1x2 aligned");
         check_joined(DType::BF16, [23_456, 1234, 617], "2d break 1 vector 8 threads 128x1 unroll 1x2 aligned");
     }
 

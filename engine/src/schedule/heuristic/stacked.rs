@@ -5,8 +5,12 @@
 //! once, and writes each to its place. It does so for a few rows that share what is broadcast along them: heads of one
 //! position read its angles once. Threads have vectors of all rows in one order, so that none is idle however short a row is.
 //!
+//! Windows of one tensor that are joined to columns (`preseg::overlaps`) are such, too: there may be more parts, since the result
+//! says of which part each element is, and what is read may be padded, or lie apart.
+//!
 //! In: fusions without reductions, whose results have one order in memory; behind the short axis lie dimensions that each
-//! input has as one run, or not at all. Vectors divide such a run: what starts at odd places is taken by element.
+//! input has, as one run where the result says of no part, or not at all. Vectors divide such a run, or the last of the dimensions
+//! where it is none: what starts at odd places is taken by element.
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
@@ -15,15 +19,20 @@ use super::summary::GlobalTensor;
 use super::tile::{Caching, cache_inputs, ceil_div, keep_for_stores, merge_all, tuned};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::MAX_ACCESS_BYTES;
-use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, ScheduledFusion};
+use crate::schedule::{AxisId, Compute, ParallelType, ScheduleBuilder, ScheduledFusion};
 
-/// Parts, at most.
+/// Parts, at most, and where the result says of which each element is.
 const MOST_PARTS: i64 = 4;
+const MOST_NUMBERED: i64 = 16;
 /// Threads of a block.
 const THREADS: i64 = 128;
 /// Bytes of all results that a thread computes, and its rows, at most.
 const MOST_BYTES: i64 = 64;
 const MOST_ROWS: i64 = 8;
+/// Bytes of all inputs that a thread holds, at most.
+const MOST_HELD: i64 = 256;
+/// Bytes of a vector of elements that lie apart in some input: more make neighbouring threads read from more lines.
+const MOST_APART: i64 = 2 * WORD_BYTES;
 /// Elements of a part of a row from which on narrow vectors take longer than wide ones that are shifted into place.
 const LONG_PART: i64 = 2048;
 
@@ -31,7 +40,7 @@ const LONG_PART: i64 = 2048;
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "stacked",
     accepts: |problem, scheduled| {
-        coverage::check_plain(scheduled)?;
+        check_not_joined(scheduled)?;
         coverage::check_direct(scheduled)?;
         coverage::check_not_random(scheduled)?;
         if !problem.summary.structure.reduced.is_empty() {
@@ -40,7 +49,7 @@ pub(super) const HEURISTIC: Heuristic = Heuristic {
         let stack = Stack::find(problem, scheduled).map_err(Refusal::Pattern)?;
         let (vector, bytes) = stack.vector(problem, scheduled);
         let part = extent_of(problem, scheduled, &stack.inner);
-        if part >= LONG_PART && vector * bytes < 2 * WORD_BYTES {
+        if stack.is_run && part >= LONG_PART && vector * bytes < 2 * WORD_BYTES {
             return Err(Refusal::Pattern(format!("parts of {part} elements are long, and start at odd places")));
         }
         Ok(coverage::check(problem, scheduled)?)
@@ -62,6 +71,8 @@ pub(super) struct StackedParams {
     parts: i64,
     /// Dimensions of a part of a row.
     inner: Vec<AxisId>,
+    /// Whether vectors are cut from the last of these, and not from all of them merged.
+    last_alone: bool,
     /// Elements of a vector, which divide a part.
     vector: i64,
     /// Rows of a thread, and whether they divide the rows that there are.
@@ -79,11 +90,23 @@ impl std::fmt::Display for StackedParams {
     }
 }
 
+/// Whether no tensors are joined: parts of one kernel are chosen by number.
+fn check_not_joined(scheduled: &ScheduledFusion) -> Result<(), Refusal> {
+    let mut ops = scheduled.tensors.values().filter_map(|data| data.op.as_ref());
+    match ops.any(|op| matches!(&op.compute, Compute::Join { within } if within.len() > 1)) {
+        true => Err(Refusal::Pattern("the fusion joins tensors".to_string())),
+        false => Ok(()),
+    }
+}
+
 /// Where results are stacked.
 struct Stack {
     outer: Vec<AxisId>,
     axis: AxisId,
     inner: Vec<AxisId>,
+    /// Whether all tensors have the inner dimensions as one run, and whether elements of some input lie apart.
+    is_run: bool,
+    is_apart: bool,
 }
 
 impl Stack {
@@ -97,14 +120,22 @@ impl Stack {
             return Err("results differ in their dimensions".to_string());
         }
         let is_own = |root: &AxisId| several().all(|tensor| tensor.is_output || !tensor.order.contains(root));
-        let is_short = |root: &AxisId| (2..=MOST_PARTS).contains(&problem.sizes.extent(scheduled, *root));
+        let is_numbered = |root: &AxisId| {
+            let mut ops = scheduled.tensors.values().filter_map(|data| data.op.as_ref());
+            ops.any(|op| matches!(op.compute, Compute::Index { root: Some(own) } if own == *root))
+        };
+        let is_short = |root: &AxisId| {
+            let most = if is_numbered(root) { MOST_NUMBERED } else { MOST_PARTS };
+            (2..=most).contains(&problem.sizes.extent(scheduled, *root))
+        };
         let at = order.iter().position(|root| is_short(root) && is_own(root)).ok_or("inputs have all axes")?;
         let (outer, inner) = (order[..at].to_vec(), order[at + 1..].to_vec());
+        let has_none = |tensor: &GlobalTensor| !tensor.order.iter().any(|root| inner.contains(root));
         let is_run = |tensor: &GlobalTensor| {
             let start = tensor.order.len().saturating_sub(inner.len());
-            let has_none = !tensor.order.iter().any(|root| inner.contains(root));
-            has_none || tensor.order[start..] == inner && tensor.dense[start..].iter().all(|dense| *dense)
+            has_none(tensor) || tensor.order[start..] == inner && tensor.dense[start..].iter().all(|dense| *dense)
         };
+        let is_all_run = several().all(is_run) && !scheduled.axes.has_program_xforms();
         // Others may lack some of the dimensions before.
         let is_alike = |tensor: &GlobalTensor| {
             let own = order.iter().enumerate().filter(|(place, root)| *place >= at || tensor.order.contains(root));
@@ -113,23 +144,36 @@ impl Stack {
         if !several().filter(|tensor| tensor.is_output).all(is_alike) {
             return Err("results differ in their dimensions".to_string());
         }
-        if inner.is_empty() || !several().all(is_run) {
+        let has_all = |tensor: &GlobalTensor| has_none(tensor) || tensor.order.ends_with(&inner);
+        let may_be_apart = is_numbered(&order[at]) && several().all(has_all);
+        if inner.is_empty() || !is_all_run && !may_be_apart {
             return Err("a tensor has parts of rows that are no run of memory".to_string());
         }
+        let is_apart = several().any(|tensor| !has_none(tensor) && tensor.dense.last() == Some(&false));
         if !several().any(|tensor| !tensor.is_output && tensor.order.ends_with(&inner)) {
             return Err("nothing is read along a part of a row".to_string());
         }
-        Ok(Self { outer, axis: order[at], inner })
+        Ok(Self { outer, axis: order[at], inner, is_run: is_all_run, is_apart })
+    }
+
+    /// The dimensions of which vectors are cut.
+    fn cut(&self) -> &[AxisId] {
+        if self.is_run { &self.inner } else { &self.inner[self.inner.len() - 1..] }
     }
 
     /// The widest vector that divides a part of a row and at which each tensor starts, and bytes of its widest element.
     fn vector(&self, problem: &Problem<'_>, scheduled: &ScheduledFusion) -> (i64, i64) {
         let runs = || problem.summary.globals.iter().filter(|tensor| tensor.order.ends_with(&self.inner));
         let bytes = runs().map(|tensor| tensor.bytes).max().unwrap_or(1);
-        let part = extent_of(problem, scheduled, &self.inner);
+        let part = extent_of(problem, scheduled, self.cut());
         let most = tuned(problem.cx.options, "stacked.vector", MAX_ACCESS_BYTES);
-        let starts = |vector: i64| runs().all(|tensor| tensor.rows_aligned(vector, self.inner.len()));
-        let fits = |vector: &i64| *vector <= most && part % vector == 0 && starts(*vector);
+        let inputs = runs().filter(|tensor| !tensor.is_output).count() as i64;
+        let bytes_of = if self.is_apart { MOST_APART } else { MOST_HELD / inputs.max(1) };
+        // What is a part, or lies apart, starts anywhere.
+        let is_whole = |tensor: &&GlobalTensor| !tensor.is_part && tensor.dense.last() == Some(&true);
+        let starts = |vector: i64| runs().filter(is_whole).all(|tensor| tensor.rows_aligned(vector, self.cut().len()));
+        let is_held = |vector: i64| self.is_run || vector == 1 || vector * bytes <= bytes_of;
+        let fits = |vector: &i64| *vector <= most && part % vector == 0 && starts(*vector) && is_held(*vector);
         (widths(bytes).find(fits).unwrap_or(1), bytes)
     }
 
@@ -158,6 +202,10 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion, stack: Stack) -> S
     while unroll > 1 && all / unroll < 4 * fill {
         unroll /= 2;
     }
+    if !stack.is_run {
+        let inputs = problem.summary.globals.iter().filter(|tensor| !tensor.is_output && tensor.elements > 1).count();
+        unroll = unroll.min(MOST_HELD / (inputs as i64 * vector * WORD_BYTES.max(bytes))).max(1);
+    }
     let unroll = tuned(cx.options, "stacked.rows", unroll).clamp(1, count);
     let unroll = ceil_div(count, ceil_div(count, unroll));
     let threads = tuned(cx.options, "stacked.threads", THREADS);
@@ -168,6 +216,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion, stack: Stack) -> S
         stack: stack.axis,
         parts,
         inner: stack.inner,
+        last_alone: !stack.is_run,
         vector,
         unroll,
         exact_rows: count % unroll == 0,
@@ -178,18 +227,19 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion, stack: Stack) -> S
 
 /// Applies the choices.
 pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &StackedParams) -> Result<()> {
-    let StackedParams { outer, rows, stack, parts, inner, vector, unroll, exact_rows, threads, exact } = params;
+    let StackedParams { outer, rows, stack, parts, unroll, exact_rows, threads, exact, .. } = params;
     let caches = cache_inputs(builder, caching)?;
     let missing = || Diagnostic::bug("a part of a row has no dimension");
-    let inner = merge_all(builder, inner)?.ok_or_else(missing)?;
-    let (vectors, lane) = builder.split(inner, *vector, true)?;
+    let (before, cut) = params.inner.split_at(if params.last_alone { params.inner.len() - 1 } else { 0 });
+    let cut = merge_all(builder, cut)?.ok_or_else(missing)?;
+    let (vectors, lane) = builder.split(cut, params.vector, true)?;
     // The number of parts is a constant.
     let (all, part) = builder.split_cover(*stack, 1, *parts, true)?;
     let (few, row) = match *rows {
         Some(rows) => builder.split(rows, *unroll, *exact_rows).map(|(few, row)| (Some(few), Some(row)))?,
         None => (None, None),
     };
-    let dimensions: Vec<AxisId> = outer.iter().copied().chain(few).chain([vectors]).collect();
+    let dimensions: Vec<AxisId> = outer.iter().chain(&few).chain(before).chain([&vectors]).copied().collect();
     let flat = merge_all(builder, &dimensions)?.ok_or_else(missing)?;
     let (block, thread) = builder.split(flat, *threads, *exact)?;
     builder.parallelize(block, ParallelType::Bidx)?;

@@ -26,6 +26,8 @@ pub(super) struct GlobalTensor {
     /// Whether it has a part of some axis only, or is looked up: where its elements are among others' depends on sizes, or on
     /// data.
     pub(super) is_part: bool,
+    /// Whether data say where its elements are.
+    pub(super) is_looked_up: bool,
 }
 
 /// Facts about an unscheduled fusion and its sizes.
@@ -118,6 +120,7 @@ fn global_tensor(scheduled: &ScheduledFusion, sizes: &Sizes, tv: TvId, layout: &
         bytes: data.dtype.bytes() as i64,
         elements: moving.iter().map(|own| sizes.extent(scheduled, own.axis)).fold(1i64, i64::saturating_mul),
         is_output: matches!(data.io, Some(Io::Output(_))),
+        is_looked_up,
         is_part: is_looked_up || (0..moving.len()).any(is_part),
     }
 }

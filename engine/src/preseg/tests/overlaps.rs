@@ -1,0 +1,114 @@
+//! What becomes of tensors that are joined of parts of the same (pass `overlaps`), and of what is read at known places by way of
+//! pads, reshapes and lookups (pass `places`).
+
+use super::*;
+
+/// The fusion that one pass leaves, which has the same values; none if it finds nothing.
+#[track_caller]
+fn passed(pass: &str, signature: &str, sizes: &[&[i64]], body: &str) -> Option<String> {
+    let fusion = text::parse_one(&whole(signature, body)).expect("it reads");
+    let args = arguments(&fusion, sizes);
+    let (fired, made) = presegment(&only(&[pass]), &fusion, &args).expect("it is right");
+    check_values(&fusion, &made, &args);
+    (!fired.is_empty()).then(|| text::print(&made))
+}
+
+/// How often operations stand in a text.
+fn counts<const N: usize>(text: &str, ops: [&str; N]) -> [usize; N] {
+    ops.map(|op| text.matches(&format!(" = {op} ")).count())
+}
+
+#[test]
+fn windows_that_are_joined_are_chosen_by_number() {
+    // Three by three windows, each with an axis of its own.
+    let mut body = String::new();
+    for (number, (row, column)) in (-1..=1).flat_map(|row| (-1..=1).map(move |column| (row, column))).enumerate() {
+        let widths = [-column, column, -row, row].map(|width: i64| width.to_string()).join(", ");
+        body += &format!("%p{number} = pad %x, 0.0 widths({widths})\n");
+        body += &format!("%v{number} = broadcast %p{number} flags(false, false, true, false, false)\n");
+    }
+    let parts: Vec<String> = (0..9).map(|number| format!("%v{number}")).collect();
+    body += &format!("%p = cat {} dim(2)\n%y = reshape [2, 27, 72] %p\nreturn %y", parts.join(", "));
+    for dtype in ["bf16", "f32", "f64"] {
+        let made = passed("overlaps", &format!("%x: {dtype}[?, ?, ?, ?]"), &[&[2, 3, 8, 9]], &body).expect("it fires");
+        assert_eq!(counts(&made, ["cat", "pad", "where", "index", "reshape"]), [0, 9, 8, 1, 1], "{made}");
+    }
+    // Short runs.
+    let short = body.replace("72", "20");
+    assert_eq!(passed("overlaps", "%x: f32[?, ?, ?, ?]", &[&[2, 3, 4, 5]], &short), None);
+}
+
+#[test]
+fn parts_of_the_same_tensors_are_chosen_by_number() {
+    let cut = "%r = reshape [2, 3, 2, 80] %x\n%a = select %r, 0 dim(2)\n%b = select %r, 1 dim(2)\n";
+    let of = |ends: &str| format!("{cut}%s = add %a, %b\n%d = sub %a, %b\n%y = cat %s, %d dim(1)\n{ends}");
+    let signature = "%x: f32[?, ?, ?]";
+    let made = passed("overlaps", signature, &[&[2, 3, 160]], &of("return %y")).expect("it fires");
+    assert_eq!(counts(&made, ["cat", "where", "index", "reshape"]), [0, 1, 1, 2], "{made}");
+    // What is made of it is made in the same kernel, and what others need is stored.
+    for ends in ["%z = exp %y\nreturn %z", "return %y, %s"] {
+        assert_eq!(passed("overlaps", signature, &[&[2, 3, 160]], &of(ends)), None, "{ends}");
+    }
+    // Each part is of another tensor, or none is computed.
+    for body in ["%p = exp %a\n%q = exp %b\n%y = cat %p, %q dim(1)", "%y = cat %a, %b dim(1)"] {
+        assert_eq!(passed("overlaps", signature, &[&[2, 3, 160]], &format!("{cut}{body}\nreturn %y")), None, "{body}");
+    }
+}
+
+#[test]
+fn rows_that_a_pad_shifts_are_looked_up() {
+    let body = "%p = pad %x, 0.0 widths(1, 0)\n%r = reshape [2, 3, 6, 5] %p\n\
+         %v = slice %r starts(0, 0, 1, 0) ends(2, 3, 6, 5)\n%y = add %c, %v\nreturn %y";
+    let sizes: [&[i64]; 2] = [&[2, 3, 5, 5], &[2, 3, 5, 5]];
+    for dtype in ["bf16", "f32"] {
+        let signature = format!("%x: {dtype}[?, ?, ?, ?], %c: {dtype}[?, ?, ?, ?]");
+        let made = passed("places", &signature, &sizes, body).expect("it fires");
+        assert_eq!(counts(&made, ["pad", "slice", "take_along_axis", "where"]), [0, 0, 1, 1], "{made}");
+    }
+    // What is not computed of is a view of what is stored.
+    let returned = body.replace("%y = add %c, %v\nreturn %y", "return %v");
+    assert_eq!(passed("places", "%x: f32[?, ?, ?, ?]", &sizes[..1], &returned), None);
+}
+
+#[test]
+fn windows_that_are_steps_apart_are_looked_up() {
+    for [h, w] in [[8, 8], [7, 9]] {
+        let [oh, ow] = [h, w].map(|size| (size - 1) / 2 + 1);
+        let mut body = String::from("%p = pad %x, -inf widths(1, 1, 1, 1)\n");
+        for at in 0..3 {
+            body += &format!("%i{at} = iota {oh}, {at}, 2\n%j{at} = iota {ow}, {at}, 2\n");
+        }
+        let mut last = String::new();
+        for (row, column) in (0..3).flat_map(|row| (0..3).map(move |column| (row, column))) {
+            let own = format!("{row}{column}");
+            body += &format!("%r{own} = index_select %p, %i{row} dim(2)\n");
+            body += &format!("%s{own} = index_select %r{own}, %j{column} dim(3)\n");
+            body += &match last.as_str() {
+                "" => format!("%m{own} = neg %s{own}\n"),
+                last => format!("%m{own} = maximum {last}, %s{own}\n"),
+            };
+            last = format!("%m{own}");
+        }
+        body += &format!("return {last}");
+        for dtype in ["bf16", "f32"] {
+            let made = passed("places", &format!("%x: {dtype}[?, ?, ?, ?]"), &[&[2, 3, h, w]], &body);
+            let made = made.expect("it fires");
+            assert_eq!(counts(&made, ["pad", "index_select", "take_along_axis"]), [0, 0, 9], "{made}");
+        }
+    }
+}
+
+#[test]
+fn folds_of_pads_are_looked_up() {
+    let body = "%p = pad %x, 2.0 widths(1, 2, 1, 0)\n%r = reshape [3, 4, 2, 5, 2] %p\n%a = select %r, 1 dim(2)\n\
+         %b = slice %a starts(0, 1, 0, 0) ends(3, 4, 5, 2)\n%c = select %b, -1 dim(3)\n%y = exp %c\nreturn %y";
+    let made = passed("places", "%x: f32[?, ?, ?]", &[&[3, 7, 7]], body).expect("it fires");
+    assert_eq!(counts(&made, ["pad", "take_along_axis", "where"]), [0, 1, 1], "{made}");
+    // Pads of two values, what is returned on the way, and what is reduced.
+    let two = body.replace("%r =", "%q = pad %p, 1.0 widths(0, 0)\n%r =").replace("%p\n%a", "%q\n%a");
+    assert!(passed("places", "%x: f32[?, ?, ?]", &[&[3, 7, 7]], &two).is_none(), "{two}");
+    for (from, to) in [("return %y", "return %y, %p"), ("return %y", "%z = sum %y axes(1)\nreturn %z")] {
+        let other = body.replace(from, to);
+        assert_eq!(passed("places", "%x: f32[?, ?, ?]", &[&[3, 7, 7]], &other), None, "{other}");
+    }
+}
