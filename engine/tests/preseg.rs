@@ -166,6 +166,18 @@ impl Chain {
         if self.draw.once_in(2) { self.builder.mul(sum, x).ok() } else { Some(sum) }
     }
 
+    /// Sums or products of what is before each element of a tensor `[3, 4]`, written with an element in front.
+    fn behind_one(&mut self, x: TensorId) -> Option<Operand> {
+        let dtype = self.builder.dtype(Operand::Tensor(x));
+        let (name, first) = self.draw.choose(&[("cumsum", 0i64), ("cumprod", 1)]);
+        let shape = ops::OpArg::Values([3i64, 1].map(Src::from).to_vec());
+        let dtype = ops::OpArg::DType(dtype);
+        let one = self.call("full", |args| args.with("shape", shape).value("value", first).with("dtype", dtype))?;
+        let parts = ops::OpArg::Values(vec![one.into(), self.cut(x, 1, 0, 3)?.into()]);
+        let joined = self.call("cat", |args| args.with("tensors", parts).with("dim", ops::OpArg::Int(1)))?;
+        self.call(name, |args| args.value("x", joined).with("dim", ops::OpArg::Int(1)))
+    }
+
     /// Sums or extremes up to each element, in the type in which such are combined.
     fn scanned(&mut self, x: TensorId, dim: i64) -> Option<Operand> {
         let dtype = self.builder.dtype(Operand::Tensor(x));
@@ -441,6 +453,12 @@ fn chain(seed: u64) -> (Fusion, Vec<Arg>) {
         let (rows, weight) = (this.input(seed, &[3, 4], &mut args), this.input(seed, &[2, 2], &mut args));
         if let Some(sums) = this.groups_added(rows, weight) {
             this.builder.output(sums).unwrap();
+        }
+    }
+    if this.draw.once_in(8) {
+        let x = this.input(seed, &[3, 4], &mut args);
+        if let Some(made) = this.behind_one(x) {
+            this.builder.output(made).unwrap();
         }
     }
     (this.builder.finish().unwrap(), args)

@@ -40,6 +40,38 @@ fn scans_along_any_axis() {
 }
 
 #[test]
+fn scans_with_what_is_computed_around_them() {
+    const BODIES: [&str; 4] = [
+        "%1 = mul %0, %r\n  %s = SCAN %1 dim(AXIS)\n  %2 = sub %s, %1\n  %y = cast %2 TYPE\n  return %y",
+        "%1 = add %0, %w\n  %s = SCAN %1 dim(AXIS)\n  %2 = mul %s, %r\n  %y = cast %2 TYPE\n  return %y, %s, %1",
+        "%s = SCAN %x dim(AXIS)\n  %1 = cast %s f32\n  %2 = mul %1, %w\n  %y = add %2, %0\n  return %y",
+        "%1 = mul %r, %w\n  %s = SCAN %1 dim(AXIS)\n  %2 = mul %s, %0\n  %y = add %2, %1\n  return %y, %s",
+    ];
+    crate::property::property(|u| {
+        let axis = u.int_in_range(0..=1usize)?;
+        let mut sizes = [u.int_in_range(1..=40)?, u.int_in_range(1..=40)?];
+        sizes[axis] = *u.choose(&[1, 2, 33, 64, 257, 1000, 4500])?;
+        let dtype = *u.choose(&[DType::F32, DType::BF16, DType::F16])?;
+        let name = *u.choose(&["cumsum", "cummin", "cummax"])?;
+        let body = u.choose(&BODIES)?.replace("SCAN", name).replace("AXIS", &axis.to_string());
+        let body = body.replace("TYPE", &dtype.to_string());
+        let text = format!(
+            "fusion @f(%x: {dtype}[?, ?], %r: f32[?, 1], %w: f32[1, ?]) {{\n  %0 = cast %x f32\n  {body}\n}}\n"
+        );
+        let fusion = engine::text::parse_one(&text).unwrap();
+        let mut draw = Draw::new(u.arbitrary()?);
+        let mut tensor = |dtype: DType, sizes: &[i64]| {
+            let value = |_: &[i64]| engine::num::Value::Float(1.0 + (draw.below(512) as f64 - 256.0) / 1024.0);
+            Arg::Tensor(HostTensor::from_fn(dtype, sizes, value).unwrap())
+        };
+        let args = [tensor(dtype, &sizes), tensor(DType::F32, &[sizes[0], 1]), tensor(DType::F32, &[1, sizes[1]])];
+        check_args(&fusion, &args);
+        Ok(())
+    })
+    .cases(60);
+}
+
+#[test]
 fn orders_along_any_axis() {
     crate::property::property(|u| {
         let rank = u.int_in_range(0..=3usize)?;

@@ -4,7 +4,7 @@
 #![allow(missing_docs, reason = "fields of a variant are described by the variant")]
 
 use super::ops::Call;
-use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value};
+use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value, eval};
 use crate::util::{PrimaryMap, SecondaryMap, entity_id};
 use std::collections::BTreeSet;
 
@@ -267,6 +267,20 @@ impl Fusion {
             ScalarDef::Const(value) => Some(value),
             _ => None,
         }
+    }
+
+    /// The same of a scalar that is a constant, converted or not.
+    pub fn constant(&self, scalar: ScalarId) -> Option<Value> {
+        let (mut inner, mut types) = (scalar, Vec::new());
+        while let ScalarDef::Cast(operand) = self.scalars[inner].def {
+            types.push(self.scalars[inner].dtype);
+            inner = operand;
+        }
+        let (mut value, mut from) = (self.const_scalar(inner)?, self.scalars[inner].dtype);
+        for to in types.into_iter().rev() {
+            (value, from) = (eval::cast(from, to, value), to);
+        }
+        Some(value)
     }
 
     /// Whether a scalar follows from the sizes of input tensors, whatever the values of scalar inputs.

@@ -45,6 +45,7 @@ mod rolls;
 mod scans;
 mod scatters;
 mod seen;
+mod shifts;
 mod slices;
 mod splits;
 mod stacks;

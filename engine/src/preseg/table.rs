@@ -8,7 +8,7 @@ use super::seen::SeenSizes;
 use super::whole::{Changes, Whole};
 use super::{
     casts, cats, counts, empty, lookups, moves, overlaps, pitches, places, products, puts, regroup, repeats, rolls,
-    scans, scatters, slices, splits, stacks, thin, tops, twins,
+    scans, scatters, shifts, slices, splits, stacks, thin, tops, twins,
 };
 use crate::compile::BoundFusion;
 use crate::diag::{Diagnostic, Result, code};
@@ -46,6 +46,7 @@ macro_rules! passes {
 passes! {
     empty: "What has no element, or is made of none, is filled.";
     products: "A product that sums one term is a multiplication.";
+    shifts: "A scan behind an element that changes nothing is one of what is moved by one.";
     slices: "Slices and pads that do nothing or undo each other go; what is read in part is computed of parts.";
     cats: "What is joined as it was cut is the tensor; nothing is joined to nothing.";
     rolls: "What is cut and joined again along several axes, or regrouped then, is looked up.";

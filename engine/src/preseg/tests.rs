@@ -511,6 +511,29 @@ fn vectors_along_two_dimensions_are_computed_for_each() {
 }
 
 #[test]
+fn scans_behind_one_element_are_of_what_is_moved() {
+    let joined = |fill: &str, end: &str| {
+        format!(
+            "%a = full [3, 1] {fill} f32\n%s0 = size %x axis(0)\n%s1 = minimum %s0, 3\n%s2 = size %x axis(1)\n\
+             %s3 = minimum %s2, {end}\n%b = slice %x starts(0, 0) ends(%s1, %s3) manual_normalization\n\
+             %c = cat %a, %b dim(1)\n\
+             %d = cumprod %c dim(1)\nreturn %d"
+        )
+    };
+    check(
+        &["shifts"],
+        "%x: f32[?, ?]",
+        &[&[3, 40]],
+        &joined("1.0", "39"),
+        "%s0 = cast 1.0 f32\n%0 = pad %x widths(1, -1, 0, 0) value(%s0)\n%d = cumprod %0 dim(1)\nreturn %d",
+    );
+    // It changes something, or more than one element is left out.
+    for kept in [joined("2.0", "39"), joined("1.0", "38")] {
+        check(&["shifts"], "%x: f32[?, ?]", &[&[3, 40]], &kept, &kept);
+    }
+}
+
+#[test]
 fn scans_between_conversions_are_of_the_narrow_type() {
     check(
         &["scans"],

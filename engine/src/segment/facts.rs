@@ -321,16 +321,18 @@ fn is_product(op: &Op) -> bool {
 }
 
 /// Whether kernels take an operation together with others, on some types: of calls, those that make random numbers, look
-/// up, pad or join. One that it refuses is a segment of its own, for which [`Template`](crate::template::Template) may
+/// up, pad, join or scan. One that it refuses is a segment of its own, for which [`Template`](crate::template::Template) may
 /// have a kernel.
 pub(super) fn kernels_take(kind: &OpKind) -> bool {
     match kind {
-        OpKind::Call(call) => call.row.random.is_some() || call.lookup().is_some() || widens(kind),
+        OpKind::Call(call) => {
+            call.row.random.is_some() || call.lookup().is_some() || widens(kind) || kind.scanned().is_some()
+        }
         _ => true,
     }
 }
 
-/// Whether kernels that reduce take an operation: those that pad or join do not.
+/// Whether kernels that reduce take an operation: those that pad, join or scan do not.
 pub(super) fn reductions_take(kind: &OpKind) -> bool {
-    kernels_take(kind) && !widens(kind)
+    kernels_take(kind) && !widens(kind) && kind.scanned().is_none()
 }

@@ -22,6 +22,7 @@ use super::order::Order;
 use super::summary::check;
 use crate::fusion::{OpId, OpKind, TensorId};
 use crate::schedule::widens;
+use crate::template::is_scan;
 use crate::util::{DisjointSets, EntityId, SecondaryMap};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -629,7 +630,15 @@ fn is_one_kernel(facts: &OpFacts<'_>, ops: &[OpId]) -> bool {
     let fusion = facts.fusion;
     let reads_inside = |op: OpId| fusion.tensor_inputs(op).any(|tensor| fusion.is_result_of(tensor, ops));
     let is_cut = ops.iter().any(|op| facts.cuts[*op] && reads_inside(*op));
+    if ops.iter().any(|op| fusion.ops[*op].kind.scanned().is_some()) {
+        return !is_cut && is_scan(fusion, ops, |tensor| leaves(facts, ops, tensor));
+    }
     !is_cut && can_widen(facts, ops) && check(facts, ops).is_ok()
+}
+
+/// Whether somebody else gets what operations make.
+fn leaves(facts: &OpFacts<'_>, ops: &[OpId], tensor: TensorId) -> bool {
+    facts.returned[tensor] || facts.readers[tensor].iter().any(|reader| ops.binary_search(reader).is_err())
 }
 
 /// Whether what operations pad or join is widened in one kernel: it iterates over the widened results, so nothing is stored of what

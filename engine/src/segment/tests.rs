@@ -563,3 +563,31 @@ fn layers_do_not_repeat_all_layers_before_them() {
     let done: usize = segments.segments.iter().map(count).sum();
     assert!(done <= 3 * 5 * layers, "{done} in {layers} layers");
 }
+
+#[test]
+fn what_is_computed_around_a_scan_is_its_kernel() {
+    let moved = |widths: &str, rest: &str| {
+        format!(
+            "fusion @f(%x: f32[?, ?]) {{\n  %a = sub 1.0, %x\n  %p = pad %a, 1.0 widths({widths})\n  \
+             %b = cumprod %p dim(1)\n  %c = mul %b, %x\n  return %c{rest}\n}}"
+        )
+    };
+    check_cut(&moved("1, -1", ""), &[&[64, 128]], &["scan: c"]);
+    // What is moved is needed, or it is not moved by one.
+    check_cut(&moved("1, -1", ", %p"), &[&[64, 128]], &["pointwise: p", "scan: c"]);
+    check_cut(&moved("2, -2", ""), &[&[64, 128]], &["pointwise: p", "scan: c"]);
+    // Sums of columns, of what rows are summed before, and a scan of a scan are other kernels.
+    check_cut(
+        "fusion @f(%x: f32[?, ?]) {\n  %a = softmax %x axis(1)\n  %b = cumsum %a dim(1)\n  %c = exp %b\n  \
+         %d = cumsum %c dim(1)\n  %e = sum %d axes(0)\n  return %e\n}",
+        &[&[64, 128]],
+        &["reduction: 1 6", "scan: c", "scan: d", "reduction: e"],
+    );
+    // Lines across memory are moved in tiles first.
+    check_cut(
+        "fusion @f(%x: f32[?, ?], %y: f32[?, ?]) {\n  %a = permute %x dims(1, 0)\n  %b = mul %y, %a\n  \
+         %c = cumsum %b dim(1)\n  %d = exp %c\n  return %d\n}",
+        &[&[64, 128], &[128, 64]],
+        &["transpose: b", "scan: d"],
+    );
+}

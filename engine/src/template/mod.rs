@@ -6,6 +6,7 @@
 //!
 //! Invariant: a kernel writes each element of its results, whatever its operands hold, and reads nothing else than them.
 
+mod around;
 mod groups;
 mod last;
 mod put;
@@ -14,13 +15,14 @@ mod share;
 mod sort;
 mod walk;
 
+pub use around::is_scan;
 pub use put::MOST_GROUPED;
 
+use self::around::Around;
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::ops::Form;
-use crate::fusion::{Bindings, Fusion, Op, OpKind, Operand, TensorId};
+use crate::fusion::{Bindings, Fusion, Op, OpId, OpKind, Operand, TensorId};
 use crate::kernel::{self, Kernel};
-use crate::num::ReduceOp;
 use crate::options::DeviceDesc;
 use crate::schedule::ArgClass;
 use crate::util::Hash128;
@@ -38,14 +40,14 @@ pub struct Template {
 }
 
 /// What is made of each line, or of matrices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Kind {
     /// Sums of products in groups.
     Groups(groups::Groups),
     /// It with rows added where an index says.
     Put(put::Put),
-    /// Its prefixes.
-    Scan(ReduceOp),
+    /// Its prefixes, with what is computed around them.
+    Scan(Box<Around>),
     /// Its elements in order, or the first of them.
     Sort(sort::Sort),
     /// Who writes its places last.
@@ -60,7 +62,7 @@ struct Output {
     /// Which of the fusion's outputs it is.
     number: u32,
     name: String,
-    /// As the operation gives it: its axes are the operand's.
+    /// As the operation gives it: its axes are the operand's, but for results of scans, which may be permuted.
     tensor: TensorId,
     /// Which of the operation's results it is.
     result: usize,
@@ -88,6 +90,9 @@ pub enum Shape {
 impl Template {
     /// Whether a fusion has a kernel that is written.
     pub fn of(fusion: &Fusion) -> Option<Self> {
+        if fusion.ops.values().any(|op| op.kind.scanned().is_some()) {
+            return Self::of_scan(fusion);
+        }
         let mut ops = fusion.ops.values();
         let op = ops.next()?;
         let OpKind::Call(call) = &op.kind else { return None };
@@ -99,11 +104,7 @@ impl Template {
             _ => *op.inputs.first()?,
         };
         let Operand::Tensor(x) = first else { return None };
-        let dtype = fusion.tensors[x].dtype;
         let kind = match form {
-            // Those of 8 bits are rounded at each step, one after the other.
-            Form::Scan(_) if dtype.is_float() && dtype.bits() <= 8 => return None,
-            Form::Scan(combine) => Kind::Scan(combine),
             Form::Sort | Form::Top => Kind::Sort(sort::Sort::of(call)),
             Form::GroupedSums => Kind::Groups(groups::Groups::of(fusion, op)?),
             Form::PutRuns => Kind::Put(put::Put::of(fusion, op)?),
@@ -120,6 +121,18 @@ impl Template {
         let outputs = outputs.collect::<Option<_>>()?;
         ops.all(|op| matches!(op.kind, OpKind::Permute { .. })).then_some(())?;
         Some(Self { fusion: fusion.clone(), x, axis: call.axis("dim"), outputs, kind })
+    }
+
+    /// The same of one that has a scan.
+    fn of_scan(fusion: &Fusion) -> Option<Self> {
+        let ops: Vec<OpId> = fusion.ops.ids().collect();
+        let around = Around::of(fusion, &ops, &fusion.outputs).filter(|_| fusion.updates.is_empty())?;
+        let outputs = (0..).zip(&around.results).map(|(number, (tensor, order))| {
+            let name = fusion.tensors[*tensor].name.clone();
+            Output { number, name, tensor: *tensor, result: 0, order: order.clone() }
+        });
+        let (outputs, x, axis) = (outputs.collect(), around.x, around.axis);
+        Some(Self { fusion: fusion.clone(), x, axis, outputs, kind: Kind::Scan(Box::new(around)) })
     }
 
     /// The fusion.
@@ -150,21 +163,20 @@ impl Template {
         let length_of = |sizes: &[i64]| sizes.get(self.axis).copied().unwrap_or(1);
         let length = length_of(&sizes);
         let rows = sizes.iter().product::<i64>() / length;
-        match self.kind {
-            Kind::Groups(groups) => Ok(Shape::Groups(groups::shape(self, device, bindings, groups))),
-            Kind::Put(put) => Ok(Shape::Put(put::shape(self, device, bindings, put, class)?)),
-            Kind::Scan(op) => {
+        match &self.kind {
+            Kind::Groups(groups) => Ok(Shape::Groups(groups::shape(self, device, bindings, *groups))),
+            Kind::Put(put) => Ok(Shape::Put(put::shape(self, device, bindings, *put, class)?)),
+            Kind::Scan(around) => {
                 let is_innermost = sizes.iter().skip(self.axis + 1).all(|size| *size == 1);
-                // Lines of results that lie otherwise are written one by one.
-                let is_in_rows = self.outputs.iter().all(|output| output.order.is_sorted());
-                let vector = is_innermost.then(|| if is_in_rows { walk::vector(self, class) } else { 1 });
-                Ok(Shape::Scan(scan::shape(device, op, [rows, length], vector)))
+                scan::check(self, around, class, &sizes, is_innermost)?;
+                let vector = is_innermost.then(|| scan::vector(self, around, class));
+                Ok(Shape::Scan(scan::shape(device, around.op, [rows, length], vector)))
             }
             Kind::Sort(sort) => {
                 let kept = self.outputs.iter().map(|output| length_of(&bindings.sizes(&self.fusion, output.tensor)));
                 let dtype = self.fusion.tensors[self.x].dtype;
                 let sizes = [rows, length, kept.max().unwrap_or(length)];
-                Ok(Shape::Sort(sort::shape(device, sort, dtype, sizes)?))
+                Ok(Shape::Sort(sort::shape(device, *sort, dtype, sizes)?))
             }
             Kind::Last => {
                 let places = self.outputs.iter().map(|output| length_of(&bindings.sizes(&self.fusion, output.tensor)));
@@ -180,11 +192,11 @@ impl Template {
 
     /// The kernel of a shape.
     pub fn kernel(&self, shape: Shape, class: &ArgClass) -> Result<Kernel> {
-        let mut kernel = match (self.kind, shape) {
-            (Kind::Groups(groups), Shape::Groups(shape)) => groups::kernel(self, groups, shape, class)?,
-            (Kind::Put(put), Shape::Put(shape)) => put::kernel(self, put, shape, class)?,
-            (Kind::Scan(op), Shape::Scan(shape)) => scan::kernel(self, op, shape, class)?,
-            (Kind::Sort(sort), Shape::Sort(shape)) => sort::kernel(self, sort, shape, class)?,
+        let mut kernel = match (&self.kind, shape) {
+            (Kind::Groups(groups), Shape::Groups(shape)) => groups::kernel(self, *groups, shape, class)?,
+            (Kind::Put(put), Shape::Put(shape)) => put::kernel(self, *put, shape, class)?,
+            (Kind::Scan(around), Shape::Scan(shape)) => scan::kernel(self, around, shape, class)?,
+            (Kind::Sort(sort), Shape::Sort(shape)) => sort::kernel(self, *sort, shape, class)?,
             (Kind::Last, Shape::Last(shape)) => last::kernel(self, shape, class)?,
             (Kind::Runs, Shape::Runs(shape)) => sort::places::kernel(self, shape, class)?,
             _ => return Err(Diagnostic::bug("a kernel is asked for in the shape of another one")),

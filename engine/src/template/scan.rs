@@ -6,17 +6,26 @@
 //! are made in steps: within a vector, over the lanes of a warp and slab after slab, over the threads or warps that share
 //! a row, by their totals in shared memory, and with what the tiles before come to. Elements of small types are
 //! combined in a larger one, sums of tiles in `f64`, and each prefix is rounded once.
+//!
+//! What is scanned is computed of elements as they are read, and results of prefixes as they are written ([`Around`]): each
+//! tensor is read once, and what both need of it stays in registers between. A prefix without the element itself is the one
+//! before it, which the same threads have.
 
 use super::Template;
+use super::around::{self, Around, Element, Program};
 use super::share::{self, LANES};
-use super::walk::{Lines, Walk};
-use crate::diag::{Diagnostic, Result};
+use super::walk::{self, Lines, MAX_FACT, MAX_LANES, Placed, Walk};
+use crate::diag::{Diagnostic, Result, code};
+use crate::fusion::{AxisKind, Operand, ScalarId};
 use crate::kernel::{
-    BufId, CacheHint, Dim, ExprId, IndexOp, Kernel, KernelBuilder, Launch, Scope, ShuffleMode, Unroll,
+    self, BufId, CacheHint, Dim, ExprId, IndexOp, Kernel, KernelBuilder, Launch, MAX_ACCESS_BYTES, Scope, ShuffleMode,
+    Unroll,
 };
+use crate::lower::Scalars;
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, eval};
 use crate::options::DeviceDesc;
-use crate::schedule::ArgClass;
+use crate::schedule::{ArgClass, TensorLayout};
+use std::collections::BTreeMap;
 
 /// Elements of a thread of one tile, at most.
 const ITEMS: i64 = 8;
@@ -105,12 +114,145 @@ fn threads(length: i64, innermost: Option<i64>) -> Threads {
     Threads::Along { warps: wide(warps), rows: wide((few / warps).max(1)), items: wide(items), vector: wide(vector) }
 }
 
-pub(super) fn kernel(template: &Template, op: ReduceOp, shape: Shape, class: &ArgClass) -> Result<Kernel> {
+/// Refuses what would be read or written across memory beside a scan: kernels of its own move that in tiles. The axes of the
+/// scan have these sizes, and the scanned one is the innermost one, or not.
+pub(super) fn check(
+    template: &Template,
+    around: &Around,
+    class: &ArgClass,
+    sizes: &[i64],
+    is_innermost: bool,
+) -> Result<()> {
+    if around.is_of_an_input() {
+        return Ok(());
+    }
+    // What is the same for all of a line, or for all lines, is read once or by all lanes together.
+    let is_of_many = |moving: &[usize]| moving.len() > 1 && moving.contains(&template.axis);
+    let is_across = |axes: Vec<usize>| {
+        let moving: Vec<usize> = axes.into_iter().filter(|axis| sizes[*axis] > 1).collect();
+        is_of_many(&moving) && moving.last().is_some_and(|last| (*last == template.axis) != is_innermost)
+    };
+    let reads = reads(template, around, class)?;
+    if reads.iter().any(|read| is_across(read.moving()))
+        || template.outputs.iter().any(|own| is_across(own.order.clone()))
+    {
+        return Err(Diagnostic::unsupported(
+            code::OP_NOT_LOWERED,
+            "what is computed beside a scan lies across its lines",
+        )
+        .note("it is a kernel of its own"));
+    }
+    Ok(())
+}
+
+/// Elements of a line along the innermost axis that one access may move: each vector of them is aligned in all tensors
+/// that move along it.
+pub(super) fn vector(template: &Template, around: &Around, class: &ArgClass) -> i64 {
+    // Lines of results that lie otherwise are written one by one.
+    if !template.outputs.iter().all(|output| output.order.is_sorted()) {
+        return 1;
+    }
+    let Ok(reads) = reads(template, around, class) else { return 1 };
+    let along = |read: &Read<'_>| read.axes.iter().position(|axis| *axis == template.axis);
+    let facts = reads.iter().filter_map(|read| along(read).map(|own| read.layout.size_facts[own]));
+    let fact = facts.max().unwrap_or(1).min(MAX_LANES);
+    let bytes = template.outputs.iter().map(|output| template.fusion.tensors[output.tensor].dtype.bytes() as i64);
+    let most = bytes.fold(fact, |most, bytes| most.min(MAX_ACCESS_BYTES / bytes));
+    reads.iter().fold(most, |most, read| match along(read).filter(|_| read.moving().contains(&template.axis)) {
+        Some(own) => walk::widest(read.layout, &[own], read.dtype, most),
+        None => most,
+    })
+}
+
+/// A tensor that is read, as it lies, and which axis of the scan each of its axes is.
+struct Read<'a> {
+    input: usize,
+    layout: &'a TensorLayout,
+    dtype: DType,
+    axes: &'a [usize],
+    /// Its axes of one element.
+    single: Vec<bool>,
+}
+
+impl Read<'_> {
+    /// The axes of the scan along which it moves, the innermost one last.
+    fn moving(&self) -> Vec<usize> {
+        let own = self.layout.order.iter().map(|own| own.axis).filter(|axis| !self.single[*axis]);
+        own.map(|axis| self.axes[axis]).collect()
+    }
+}
+
+fn reads<'a>(template: &Template, around: &'a Around, class: &'a ArgClass) -> Result<Vec<Read<'a>>> {
+    let fusion = &template.fusion;
+    let read = |own: &'a around::Read| {
+        let input = fusion.inputs.iter().position(|input| *input == Operand::Tensor(own.tensor));
+        let input = input.ok_or_else(|| Diagnostic::bug("a scan reads what is no input"))?;
+        let (layout, tensor) = (walk::layout(class, input)?, &fusion.tensors[own.tensor]);
+        let single = tensor.axes.iter().map(|axis| axis.kind == AxisKind::Broadcast).collect();
+        Ok::<_, Box<Diagnostic>>(Read { input, layout, dtype: tensor.dtype, axes: &own.axes, single })
+    };
+    around.reads.iter().map(read).collect()
+}
+
+/// The memory of what is read and of results, along the axes of the scan; and the length of each axis.
+fn declare(
+    b: &mut KernelBuilder,
+    template: &Template,
+    around: &Around,
+    class: &ArgClass,
+    scalars: &mut Scalars<'_>,
+) -> Result<(Walk, Vec<DType>)> {
+    let fusion = &template.fusion;
+    let rank = fusion.tensors[around.x].axes.len();
+    // A size that an input has says more than one that is computed.
+    let mut sizes: Vec<Option<(ExprId, i64)>> = vec![None; rank];
+    let (mut placed, mut types) = (Vec::new(), Vec::new());
+    for (read, own) in reads(template, around, class)?.into_iter().zip(&around.reads) {
+        let extents = walk::extents(b, template, scalars, own.tensor)?;
+        for (axis, &of) in read.axes.iter().enumerate() {
+            let fact = read.layout.size_facts[axis];
+            if !read.single[axis] && sizes[of].is_none_or(|(_, known)| known < fact) {
+                sizes[of] = Some((extents[axis], fact));
+            }
+        }
+        let it = walk::strided(b, template, read.input, read.layout, &extents, read.dtype)?;
+        placed.push((it, read.axes));
+        types.push(read.dtype);
+    }
+    let given = walk::extents(b, template, scalars, around.x)?;
+    let sizes: Vec<(ExprId, i64)> = sizes.iter().zip(given).map(|(size, given)| size.unwrap_or((given, 1))).collect();
+    let extents: Vec<ExprId> = sizes.iter().map(|size| size.0).collect();
+    let along = |b: &mut KernelBuilder, (own, axes): (Placed, &[usize])| {
+        let mut steps = vec![b.int(0); rank];
+        axes.iter().zip(&own.steps).for_each(|(axis, step)| steps[*axis] = *step);
+        Placed { buffer: own.buffer, extents: extents.clone(), steps }
+    };
+    let mut from = Vec::new();
+    for own in placed {
+        from.push(along(b, own));
+    }
+    let results = template.outputs.iter().map(|output| {
+        let dtype = fusion.tensors[output.tensor].dtype;
+        walk::dense(b, output, &extents, dtype, |axis| sizes[axis].1.min(MAX_FACT))
+    });
+    let results = results.collect();
+    let beside = from.split_off(1);
+    let first = from.pop().ok_or_else(|| Diagnostic::bug("a scan reads nothing"))?;
+    Ok((Walk::along(b, template.axis, &extents, first, beside, results), types))
+}
+
+pub(super) fn kernel(template: &Template, around: &Around, shape: Shape, class: &ArgClass) -> Result<Kernel> {
+    let op = around.op;
     let mut b = KernelBuilder::new(op.name(), class.index_type());
     b.set_origin(Some(template.fusion.outputs[0]), "scan");
-    let walk = Walk::new(&mut b, template, class)?;
-    let [result] = walk.to[..] else { return Err(Diagnostic::bug("a scan has one result")) };
-    let work = template.fusion.tensors[template.x].dtype.compute();
+    let mut scalars = Scalars::new(&template.fusion, class);
+    let (walk, types) = declare(&mut b, template, around, class, &mut scalars)?;
+    let mut known = BTreeMap::new();
+    for scalar in around.scalars() {
+        known.insert(scalar, scalars.value(&mut b, scalar)?);
+    }
+    let dtype = template.fusion.tensors[around.scanned].dtype;
+    let work = dtype.compute();
     let identity = b.exprs().value(eval::reduce_identity(op, work), work);
     let (lanes, parts, rows, items, vector) = match shape.threads {
         Threads::Along { warps, rows, items, vector } => {
@@ -122,7 +264,24 @@ pub(super) fn kernel(template: &Template, op: ReduceOp, shape: Shape, class: &Ar
     // Sums go up and down, and what all tiles come to is rounded as often as there are tiles.
     let carried = if op == ReduceOp::Sum && work == DType::F32 { DType::F64 } else { work };
     let combine = op.combine_on(work).ok_or_else(|| Diagnostic::bug(format!("a scan of {op}")))?;
-    let scan = Scan { combine, work, carried, walk, result, identity, chunks, lanes, parts, rows, items, vector };
+    let scan = Scan {
+        combine,
+        work,
+        carried,
+        walk,
+        types,
+        around,
+        scalars: known,
+        rank: template.fusion.tensors[around.x].axes.len(),
+        dtype,
+        identity,
+        chunks,
+        lanes,
+        parts,
+        rows,
+        items,
+        vector,
+    };
     scan.body(&mut b);
     let per_block = b.int(rows);
     let blocks = b.exprs().ceil_div(scan.walk.rows, per_block);
@@ -133,11 +292,15 @@ pub(super) fn kernel(template: &Template, op: ReduceOp, shape: Shape, class: &Ar
     let max_threads = block.iter().product::<i64>() as u32;
     let block = block.map(|n| b.int(n));
     let min_blocks = if cooperative { share::LARGE.together } else { 1 };
-    Ok(b.finish(Launch { grid: [blocks, one, one], block, max_threads, min_blocks, cooperative }))
+    let mut made = b.finish(Launch { grid: [blocks, one, one], block, max_threads, min_blocks, cooperative });
+    if !around.is_bare() {
+        kernel::approximate(&mut made);
+    }
+    Ok(made)
 }
 
 /// How a scan is shared among the threads of a block.
-struct Scan {
+struct Scan<'a> {
     combine: BinaryOp,
     /// The type in which elements are combined, and what changes nothing in it.
     work: DType,
@@ -147,7 +310,13 @@ struct Scan {
     /// The type of what all tiles before come to.
     carried: DType,
     walk: Walk,
-    result: Lines,
+    /// The types of what is read.
+    types: Vec<DType>,
+    around: &'a Around,
+    scalars: BTreeMap<ScalarId, ExprId>,
+    /// The axes of the scan, and the type of its result.
+    rank: usize,
+    dtype: DType,
     /// Lanes that share a row: all of a warp, or one.
     lanes: i64,
     /// Threads or warps that share a row beside that.
@@ -170,15 +339,19 @@ struct Place {
     is_row: ExprId,
     /// The chunk of the row that its block goes through.
     chunk: ExprId,
-    /// Where its row starts in the operand and in the result.
+    /// Where its row starts in each tensor that is read, and in each result.
     starts: Vec<ExprId>,
+    /// Where the row is along each axis; 0 along its own.
+    places: Vec<ExprId>,
 }
 
 /// What a thread holds, and what threads tell each other.
 struct Memory {
     values: BufId,
-    /// The same as they are in memory.
-    raw: BufId,
+    /// Elements of each tensor that is read, as they are in memory; one of what is the same for a row.
+    reads: Vec<BufId>,
+    /// A vector of each result.
+    results: Vec<BufId>,
     /// What a thread or a warp comes to, and all of the tile.
     total: BufId,
     tile: BufId,
@@ -190,12 +363,15 @@ struct Memory {
     totals: Option<BufId>,
 }
 
-impl Scan {
+impl Scan<'_> {
     fn body(&self, b: &mut KernelBuilder) {
-        let dtype = b.buffer(self.walk.from.buffer).dtype;
+        let types: Vec<DType> = self.walk.to.iter().map(|result| b.buffer(result.buffer).dtype).collect();
+        let of_row: Vec<bool> = (0..self.types.len()).map(|read| self.is_of_row(b, read)).collect();
+        let held = |is_of_row: &bool| if *is_of_row { 1 } else { self.items };
         let memory = Memory {
             values: b.local("values", self.work, self.items),
-            raw: b.local("raw", dtype, self.items),
+            reads: self.types.iter().zip(&of_row).map(|(dtype, of_row)| b.local("raw", *dtype, held(of_row))).collect(),
+            results: types.into_iter().map(|dtype| b.local("made", dtype, self.width().into())).collect(),
             total: b.local("total", self.work, 1),
             tile: b.local("all", self.work, 1),
             carry: b.local("carry", self.carried, 1),
@@ -203,6 +379,7 @@ impl Scan {
             totals: (self.parts > 1).then(|| b.shared("totals", self.work, self.parts * self.rows, 16)),
         };
         let place = self.place(b);
+        self.read_of_row(b, &place, &memory);
         let zero = b.int(0);
         let nothing = b.exprs().cast(self.identity, self.carried);
         b.store(memory.carry, zero, nothing);
@@ -273,7 +450,7 @@ impl Scan {
             let ahead = b.exprs().mul(place.lane, ahead);
             let first = b.exprs().add(first, ahead);
             let first = b.let_("first", first);
-            self.read(b, place, memory, first);
+            self.read(b, place, memory, first, writes);
             self.scan_own(b, place, memory);
             self.exchange(b, place, memory);
             let before = self.carry(b, memory);
@@ -295,7 +472,11 @@ impl Scan {
         let row = b.exprs().add(row, own_row);
         let row = b.let_("row", row);
         let is_row = b.exprs().lt(row, self.walk.rows);
-        Place { lane, part, own_row, row, is_row, chunk, starts: self.walk.starts(b, row) }
+        let mut places = vec![b.int(0); self.rank];
+        for (axis, place) in self.walk.places(b, row) {
+            places[axis] = place;
+        }
+        Place { lane, part, own_row, row, is_row, chunk, starts: self.walk.starts(b, row), places }
     }
 
     fn combine(&self, b: &mut KernelBuilder, before: ExprId, behind: ExprId) -> ExprId {
@@ -328,9 +509,36 @@ impl Scan {
         if self.lanes == 1 { 1 } else { self.vector as u32 }
     }
 
-    /// Elements of the tile; what changes nothing where there is none.
-    fn read(&self, b: &mut KernelBuilder, place: &Place, memory: &Memory, first: ExprId) {
+    /// The lines of a tensor that is read.
+    fn lines(&self, read: usize) -> Lines {
+        read.checked_sub(1).map_or(self.walk.from, |beside| self.walk.beside[beside])
+    }
+
+    /// Whether a tensor has one element for all of a row.
+    fn is_of_row(&self, b: &mut KernelBuilder, read: usize) -> bool {
+        let zero = b.int(0);
+        self.lines(read).step == zero
+    }
+
+    /// Elements that are the same for all of a thread's row.
+    fn read_of_row(&self, b: &mut KernelBuilder, place: &Place, memory: &Memory) {
+        let zero = b.int(0);
+        let of_row: Vec<usize> = (0..self.types.len()).filter(|read| self.is_of_row(b, *read)).collect();
+        b.if_(place.is_row, |b| {
+            for read in of_row {
+                let x = b.load("x_r", self.lines(read).buffer, place.starts[read]);
+                b.store(memory.reads[read], zero, x);
+            }
+        });
+    }
+
+    /// Elements of the tile; what changes nothing where there is none. Where prefixes are only carried, what results alone
+    /// are made of is not read.
+    fn read(&self, b: &mut KernelBuilder, place: &Place, memory: &Memory, first: ExprId, writes: bool) {
         let width = self.width();
+        let is_asked = |read: &usize| writes || self.around.reads[*read].is_before;
+        let asked: Vec<usize> =
+            (0..self.types.len()).filter(|read| is_asked(read) && !self.is_of_row(b, *read)).collect();
         self.each(b, place, first, |b, number, at, is_inside| {
             let lanes = b.int(width.into());
             b.count("e", lanes, Unroll::Full, |b, e| {
@@ -338,23 +546,49 @@ impl Scan {
                 b.store(memory.values, e, self.identity);
             });
             b.if_(is_inside, |b| {
-                let ahead = b.exprs().mul(at, self.walk.from.step);
-                let index = b.exprs().add(place.starts[0], ahead);
-                match width {
-                    1 => {
-                        let x = b.load("x_r", self.walk.from.buffer, index);
-                        b.store(memory.raw, number, x);
+                for read in asked {
+                    let lines = self.lines(read);
+                    let ahead = b.exprs().mul(at, lines.step);
+                    let index = b.exprs().add(place.starts[read], ahead);
+                    match width {
+                        1 => {
+                            let x = b.load("x_r", lines.buffer, index);
+                            b.store(memory.reads[read], number, x);
+                        }
+                        _ => b.mov((memory.reads[read], number), (lines.buffer, index), width, CacheHint::Default),
                     }
-                    _ => b.mov((memory.raw, number), (self.walk.from.buffer, index), width, CacheHint::Default),
                 }
                 b.count("e", lanes, Unroll::Full, |b, e| {
+                    let along = b.exprs().add(at, e);
                     let e = b.exprs().add(number, e);
-                    let x = b.load("x_r", memory.raw, e);
-                    let x = b.exprs().cast(x, self.work);
+                    let made = self.emit(b, place, memory, &self.around.before, [e, along], None);
+                    let x = b.exprs().cast(made[0], self.work);
                     b.store(memory.values, e, x);
                 });
             });
         });
+    }
+
+    /// What a program makes of an element: its number among the thread's, and how far along the row it is.
+    fn emit(
+        &self,
+        b: &mut KernelBuilder,
+        place: &Place,
+        memory: &Memory,
+        program: &Program,
+        [number, along]: [ExprId; 2],
+        prefix: Option<ExprId>,
+    ) -> Vec<ExprId> {
+        let mut reads = vec![None; self.types.len()];
+        for read in (0..reads.len()).filter(|read| program.asks_for(*read)) {
+            let slot = if self.is_of_row(b, read) { b.int(0) } else { number };
+            reads[read] = Some(b.load("x_r", memory.reads[read], slot));
+        }
+        let mut places = place.places.clone();
+        if let Some(own) = places.get_mut(self.around.axis) {
+            *own = along;
+        }
+        program.emit(b, &Element { reads: &reads, prefix, places: &places, scalars: &self.scalars })
     }
 
     /// Prefixes of what a thread holds, or of what its warp does.
@@ -378,12 +612,25 @@ impl Scan {
             let all = b.load("own", memory.values, last);
             let held = b.load("held", memory.total, zero);
             let (before, total) = self.over_lanes(b, place, all, held);
-            b.count("e", width, Unroll::Full, |b, e| {
-                let at = own(b, e);
-                let x = b.load("x", memory.values, at);
-                let prefix = self.combine(b, before, x);
-                b.store(memory.values, at, prefix);
-            });
+            if self.around.is_exclusive {
+                // From the last to the first: each takes the place of the next one.
+                let rest = b.int(self.vector - 1);
+                b.count("e", rest, Unroll::Full, |b, e| {
+                    let at = b.exprs().sub(last, e);
+                    let below = b.exprs().sub(at, one);
+                    let x = b.load("x", memory.values, below);
+                    let prefix = self.combine(b, before, x);
+                    b.store(memory.values, at, prefix);
+                });
+                b.store(memory.values, number, before);
+            } else {
+                b.count("e", width, Unroll::Full, |b, e| {
+                    let at = own(b, e);
+                    let x = b.load("x", memory.values, at);
+                    let prefix = self.combine(b, before, x);
+                    b.store(memory.values, at, prefix);
+                });
+            }
             b.store(memory.total, zero, total);
         });
     }
@@ -469,27 +716,35 @@ impl Scan {
         b.let_("start", before)
     }
 
-    /// Prefixes of a tile, with what comes before a thread's part of it.
+    /// What is made of prefixes of a tile, with what comes before a thread's part of it.
     fn write(&self, b: &mut KernelBuilder, place: &Place, memory: &Memory, first: ExprId, before: ExprId) {
-        let (dtype, width) = (b.buffer(self.result.buffer).dtype, self.width());
+        let width = self.width();
         self.each(b, place, first, |b, number, at, is_inside| {
             let lanes = b.int(width.into());
-            b.count("e", lanes, Unroll::Full, |b, e| {
-                let e = b.exprs().add(number, e);
-                let prefix = b.load("prefix", memory.values, e);
-                let all = self.combine(b, before, prefix);
-                let all = b.exprs().cast(all, dtype);
-                b.store(memory.raw, e, all);
-            });
             b.if_(is_inside, |b| {
-                let ahead = b.exprs().mul(at, self.result.step);
-                let index = b.exprs().add(place.starts[1], ahead);
-                match width {
-                    1 => {
-                        let all = b.load("all", memory.raw, number);
-                        b.store(self.result.buffer, index, all);
+                b.count("e", lanes, Unroll::Full, |b, slot| {
+                    let along = b.exprs().add(at, slot);
+                    let e = b.exprs().add(number, slot);
+                    let prefix = b.load("prefix", memory.values, e);
+                    let all = self.combine(b, before, prefix);
+                    let all = b.exprs().cast(all, self.dtype);
+                    let all = b.let_("all", all);
+                    let made = self.emit(b, place, memory, &self.around.behind, [e, along], Some(all));
+                    for (made, result) in made.into_iter().zip(&memory.results) {
+                        b.store(*result, slot, made);
                     }
-                    _ => b.mov((self.result.buffer, index), (memory.raw, number), width, CacheHint::Default),
+                });
+                let (zero, starts) = (b.int(0), &place.starts[self.types.len()..]);
+                for ((lines, made), start) in self.walk.to.iter().zip(&memory.results).zip(starts) {
+                    let ahead = b.exprs().mul(at, lines.step);
+                    let index = b.exprs().add(*start, ahead);
+                    match width {
+                        1 => {
+                            let all = b.load("made", *made, zero);
+                            b.store(lines.buffer, index, all);
+                        }
+                        _ => b.mov((lines.buffer, index), (*made, zero), width, CacheHint::Default),
+                    }
                 }
             });
         });

@@ -17,7 +17,10 @@ const ALIGN: u32 = 16;
 
 /// The memory of an operand and of results, and the numbers that say where their lines are.
 pub(super) struct Walk {
+    /// Of the first operand.
     pub(super) from: Lines,
+    /// Of others that are read at the same places.
+    pub(super) beside: Vec<Lines>,
     /// In the order of the fusion's outputs.
     pub(super) to: Vec<Lines>,
     /// How many lines there are.
@@ -38,16 +41,10 @@ pub(super) struct Lines {
 
 /// An axis across lines.
 struct Other {
+    axis: usize,
     extent: ExprId,
-    /// Of the operand, then of each result.
+    /// Of each operand, then of each result.
     steps: Vec<ExprId>,
-}
-
-/// Elements of a line along the innermost axis that one access may move: each vector of them is aligned in the operand and
-/// in the result.
-pub(super) fn vector(template: &Template, class: &ArgClass) -> i64 {
-    let Some(layout) = &class.layouts[template.input()] else { return 1 };
-    widest(layout, &[template.axis], template.fusion.tensors[template.x].dtype, MAX_LANES)
 }
 
 /// How many elements of a type along some axes that lie as one, at most so many, one access may move that starts at a
@@ -94,27 +91,49 @@ impl Walk {
                 false => 1,
             }));
         }
-        let one = b.int(1);
-        let (mut rows, mut others) = (one, Vec::new());
-        for axis in (0..sizes.len()).filter(|axis| *axis != template.axis && sizes[*axis] != one) {
-            rows = b.exprs().mul(rows, sizes[axis]);
-            let steps = std::iter::once(&from).chain(&to).map(|placed| placed.steps[axis]).collect();
-            others.push(Other { extent: sizes[axis], steps });
-        }
-        let rows = hoist(b, "rows", rows);
-        let lines = |placed: Placed| placed.lines(template.axis, one);
-        Ok(Self { from: lines(from), to: to.into_iter().map(lines).collect(), rows, others })
+        Ok(Self::along(b, template.axis, &sizes, from, Vec::new(), to))
     }
 
-    /// Where a line starts in the operand and in each result: with `c_a` its place along the other axes, of which the last
-    /// is the fastest, `sum c_a step_a`.
-    pub(super) fn starts(&self, b: &mut KernelBuilder, row: ExprId) -> Vec<ExprId> {
-        let mut rest = row;
-        let mut starts = vec![b.int(0); 1 + self.to.len()];
+    /// Along an axis of tensors whose axes have these sizes, or are such along which they do not move.
+    pub(super) fn along(
+        b: &mut KernelBuilder,
+        axis: usize,
+        sizes: &[ExprId],
+        from: Placed,
+        beside: Vec<Placed>,
+        to: Vec<Placed>,
+    ) -> Self {
+        let one = b.int(1);
+        let (mut rows, mut others) = (one, Vec::new());
+        for own in (0..sizes.len()).filter(|own| *own != axis && sizes[*own] != one) {
+            rows = b.exprs().mul(rows, sizes[own]);
+            let all = std::iter::once(&from).chain(&beside).chain(&to);
+            others.push(Other { axis: own, extent: sizes[own], steps: all.map(|placed| placed.steps[own]).collect() });
+        }
+        let rows = hoist(b, "rows", rows);
+        let lines = |placed: Placed| placed.lines(axis, one);
+        let [beside, to] = [beside, to].map(|all| all.into_iter().map(lines).collect());
+        Self { from: lines(from), beside, to, rows, others }
+    }
+
+    /// The place of a line along each axis but its own: those along which there is more than one, the last of which is the
+    /// fastest.
+    pub(super) fn places(&self, b: &mut KernelBuilder, row: ExprId) -> Vec<(usize, ExprId)> {
+        let (mut rest, mut places) = (row, Vec::new());
         for (at, other) in self.others.iter().enumerate().rev() {
             // The outermost one is what is left.
             let place = if at == 0 { rest } else { b.exprs().rem(rest, other.extent) };
             rest = b.exprs().div(rest, other.extent);
+            places.push((other.axis, place));
+        }
+        places
+    }
+
+    /// Where a line starts in each operand and in each result: with `c_a` its place along the other axes, of which the last
+    /// is the fastest, `sum c_a step_a`.
+    pub(super) fn starts(&self, b: &mut KernelBuilder, row: ExprId) -> Vec<ExprId> {
+        let mut starts = vec![b.int(0); 1 + self.beside.len() + self.to.len()];
+        for ((_, place), other) in self.places(b, row).into_iter().zip(self.others.iter().rev()) {
             for (start, step) in starts.iter_mut().zip(&other.steps) {
                 let own = b.exprs().mul(place, *step);
                 *start = b.exprs().add(*start, own);
