@@ -235,10 +235,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let (threads_x, threads_y) = if outer.is_empty() {
         (threads, 1)
     } else {
-        let x = match threads {
-            ROW_THREADS if vectors > ROW_THREADS => few_left(vectors),
-            _ => few_idle(vectors).clamp(1, threads),
-        };
+        let x = few_idle(vectors).clamp(1, threads);
         (x, (threads / x).max(1))
     };
     // Enough loads in flight for each thread; fewer if the device would idle.
@@ -266,6 +263,8 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     // since nothing fits a wider one.
     let along = outer.is_empty() || narrower > 1 || looks_along;
     let (unroll_x, unroll_y) = if along { (unroll, beside) } else { (1, unroll) };
+    let has_blocks = unroll_x == 1 && threads_x == ROW_THREADS && vectors > ROW_THREADS && !outer.is_empty();
+    let threads_x = if has_blocks { few_left(vectors) } else { threads_x };
     let exact_vector = align.is_none() && inner_extent % vector == 0;
     let tile_x = threads_x * unroll_x;
     let exact_x = exact_vector && vectors % tile_x == 0;

@@ -41,10 +41,10 @@ pub(super) const MAX_PER_THREAD: i64 = 64;
 const MOST_OF_A_PART: i64 = 12;
 
 /// Vectors of a row that a thread may hold alone, and instructions for what is computed of its sums from which it
-/// does: else others would do the same beside it. With fewer it costs more that its vectors lie side by side, so that
-/// those of neighbours do not (up to a third where a row has four).
+/// does, for each of them: else others would do the same beside it. With fewer it costs more that its vectors lie side by
+/// side, so that those of neighbours do not (up to a third where a row has four).
 const MOST_ALONE: i64 = 4;
-const MUCH_OF_SUMS: i64 = 28;
+const MUCH_OF_SUMS: i64 = 14;
 
 /// Rows with which blocks of several of them are enough where only idle threads speak for that.
 const MANY_ROWS: i64 = 4096;
@@ -149,7 +149,7 @@ pub(super) fn tiles(cx: &CompileCx<'_>, shape: &RowShape) -> Vec<RowTile> {
     let parts = parts_of_a_warp(shape, most_batch.min(MOST_OF_A_PART));
     if shape.vectors <= WARP {
         let threads = if shape.has_rows { next_power_of_two(shape.vectors) } else { WARP };
-        let may_share = shape.has_rows && !shape.shifted && shape.of_sums >= MUCH_OF_SUMS;
+        let may_share = shape.has_rows && !shape.shifted && shape.of_sums >= MUCH_OF_SUMS * shape.vectors;
         let alone = may_share && (2..=MOST_ALONE).contains(&shape.vectors);
         let alone = alone.then_some(RowTile { threads: 1, batch: shape.vectors });
         return parts.chain(alone).chain([RowTile { threads, batch: 1 }]).collect();
