@@ -1,6 +1,8 @@
 //! Quotients by what a vector has in common, and vectors of floats of 8 bits: the CUDA text, compiled for the host, gives the
 //! bits of the simulator, which divides and converts one by one.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use engine::kernel;
 use engine::num::{DType, Value};
 use engine::options::{DeviceDesc, NoTrace, Options, SimOptions};
@@ -42,8 +44,7 @@ fn numbers() -> Vec<f32> {
 
 /// Each number divided by each: a row of them has one divisor, and its vectors are of one kind, turned by one of another.
 fn subject(text: &str, turn: usize) -> Subject {
-    let (parsed, numbers) = (text::parse(text).unwrap(), numbers());
-    let fusion = &parsed.fusions[0];
+    let (fusion, numbers) = (&text::parse_one(text).unwrap(), numbers());
     let (count, value) = (numbers.len() as i64, |number: f32| Value::Float(f64::from(number)));
     let x = |place: &[i64]| value(numbers[(place[1] as usize * turn) % numbers.len()]);
     let sizes = [count, count];

@@ -178,6 +178,19 @@ impl Chain {
         self.call(name, |args| args.value("x", joined).with("dim", ops::OpArg::Int(1)))
     }
 
+    /// A tensor with the first positions of two of its axes behind the others.
+    fn rolled(&mut self, mut x: TensorId) -> Option<Operand> {
+        for dim in [0, 1] {
+            let parts = vec![Src::from(self.cut(x, dim, 1, 99)?), self.cut(x, dim, 0, 1)?.into()];
+            let (parts, dim) = (ops::OpArg::Values(parts), ops::OpArg::Int(dim));
+            let Operand::Tensor(joined) = self.call("cat", |args| args.with("tensors", parts).with("dim", dim))? else {
+                return None;
+            };
+            x = joined;
+        }
+        Some(Operand::Tensor(x))
+    }
+
     /// Sums or extremes up to each element, in the type in which such are combined.
     fn scanned(&mut self, x: TensorId, dim: i64) -> Option<Operand> {
         let dtype = self.builder.dtype(Operand::Tensor(x));
@@ -464,7 +477,7 @@ fn chain(seed: u64) -> (Fusion, Vec<Arg>) {
     (this.builder.finish().unwrap(), args)
 }
 
-/// Windows of a tensor that are joined, and what is computed of places of it behind a pad.
+/// Windows of a tensor that are joined, what is computed of places of it behind a pad, and a tensor that is rolled.
 fn windows(seed: u64) -> (Fusion, Vec<Arg>) {
     let mut this = Chain { draw: Draw::new(seed), builder: FusionBuilder::new("windows"), tensors: Vec::new() };
     let mut args = Vec::new();
@@ -482,15 +495,18 @@ fn windows(seed: u64) -> (Fusion, Vec<Arg>) {
     let ends = [this.draw.choose(&[0, 1]), this.draw.choose(&[1, 3])];
     let padded = this.call("pad", |args| args.value("x", x).with("widths", list(&ends)).value("value", 2)).unwrap();
     let moved = if this.draw.once_in(2) {
-        this.call("reshape", |args| args.value("x", padded).with("shape", list(&[-1, shape[0]])))
+        let turned = [shape[1] + ends[0] + ends[1], shape[0]];
+        this.call("reshape", |args| args.value("x", padded).with("shape", list(&turned)))
     } else {
         let [start, step] = [this.draw.choose(&[0, 1, 5]), this.draw.choose(&[1, 2, 3])];
         let index =
             this.call("iota", |args| args.value("length", 20).value("start", start).value("step", step)).unwrap();
         this.call("index_select", |args| args.value("x", padded).value("index", index).with("dim", ops::OpArg::Int(1)))
     };
-    let computed = this.builder.neg(moved.unwrap()).unwrap();
-    for result in [joined.unwrap(), computed] {
+    let computed = moved.and_then(|moved| this.builder.neg(moved).ok());
+    let rows = this.input(seed, &[2, 3, 16], &mut args);
+    let rolled = this.rolled(rows);
+    for result in [joined, computed, rolled].into_iter().flatten() {
         this.builder.output(result).unwrap();
     }
     (this.builder.finish().unwrap(), args)

@@ -315,8 +315,8 @@ impl Step {
 /// The first of numbers that are so far apart.
 fn progression(whole: &Whole<'_>, index: TensorId) -> Option<(i64, i64)> {
     let maker = whole.maker(index)?;
-    let OpKind::Call(call) = &maker.kind else { return None };
-    if call.row.name != "iota" || !whole.fusion.tensors[index].dtype.is_int() || whole.rank(index) != 1 {
+    let call = call(maker, Form::Progression)?;
+    if !whole.fusion.tensors[index].dtype.is_int() || whole.rank(index) != 1 {
         return None;
     }
     let number = |param: &str, default: i64| match whole.numbers(maker, call, param)?.as_slice() {

@@ -4,7 +4,7 @@ use super::args::{Args, OpArg};
 use super::cx::{EvalCx, MetaCx};
 use super::draft::CallDraft;
 use super::extents;
-use super::movement::Movement;
+use super::movement::{Form, Movement};
 use super::resize::{constant_of, zero};
 use super::row::{OpParamKind, OpRow, Primitive, ResultLayout, dtype, opt, req};
 use crate::array::View;
@@ -29,7 +29,7 @@ pub(super) const ROWS: &[OpRow] = &[
             layout: ResultLayout::Dense,
             eval: iota_eval,
             decompose: Some(iota_steps),
-            movement: Movement::NEW,
+            movement: Movement::NEW.form(Form::Progression),
         },
         "start (0) + step (1) * i for i below length.",
         "N§2, PyTorch arange",

@@ -94,6 +94,8 @@ pub enum Form {
     Last,
     /// The first of the elements of `x` along `dim` in order, and their positions.
     Top,
+    /// Numbers from `start` on, each by `step` more than the one before.
+    Progression,
 }
 
 /// Which elements of its operands a primitive looks at.

@@ -15,7 +15,7 @@
 //! | `short_columns` | reductions over a short dimension that is not the fastest one | a thread a column, or a vector of columns; several threads where columns are longer |
 //! | `folded_columns` | reductions over columns of rows that are no whole vectors | several rows as one of whole vectors; a sum of each lane in registers, then those of all blocks |
 //! | `reduction` | reductions over one set of dimensions, nothing after them varies along it | rows of threads (inner), columns (outer); one block or several a result |
-//! | `grid_persistent` | a value varies along the reduced dimensions after the reduction, and rows are longer than a block holds, or run across memory | a row several blocks, which wait for each other |
+//! | `grid_persistent` | a value varies along the reduced dimensions after the reduction, and rows are longer than a block holds, long and fewer than multiprocessors, or run across memory | a row several blocks, which wait for each other |
 //! | `inner_persistent` | a value varies along the reduced dimensions after the reduction | a row a block, kept in registers |
 //! | `inner_outer` | reductions over rows, and over columns of the same tensors | rows in turn, held, short ones several at once; sums of columns in registers, then those of all blocks |
 
@@ -40,6 +40,7 @@ mod short;
 mod short_columns;
 mod short_rows;
 mod sizes;
+mod spread;
 mod stacked;
 mod structure;
 mod summary;

@@ -19,6 +19,7 @@ use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
 use super::norm_inner::is_heavy;
 use super::shared_tile::{SECTOR_BYTES, WORD_BYTES, extent_of};
+use super::spread::{MOST_LOOKUPS, looks_along, looks_beside, reads_spread, word_within};
 use super::structure::whole_of;
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
@@ -27,7 +28,6 @@ use super::tile::{
 use crate::diag::Result;
 use crate::kernel::MAX_ACCESS_BYTES;
 use crate::schedule::{AxisId, Compute, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
-use std::collections::BTreeSet;
 
 /// Grid dimensions y and z end here.
 const MAX_GRID_Y: i64 = 65_535;
@@ -35,16 +35,10 @@ const MAX_GRID_Y: i64 = 65_535;
 /// How many narrow vectors take the place of a wide one in a thread, at most; twice as many of less than a word.
 const MOST_NARROW_STEPS: i64 = 2;
 
-/// Vectors of places in a row that a thread looks up.
-const MOST_LOOKUPS: i64 = 4;
-
 /// Elements that a thread makes of inputs whose elements lie apart, and rows of which it makes them where all rows have the same
 /// inputs: those are read once then.
 const MOST_SPREAD: i64 = 8;
 const ROWS_OF_SPREAD: i64 = 8;
-
-/// Lookups at places that follow from indices, of which a thread takes vectors of two words, at most.
-const MOST_WIDE_LOOKUPS: usize = 2;
 
 /// Elements of an inner axis of which the last block, that is not full, is a small part.
 const FILLING: f64 = 8192.0;
@@ -195,7 +189,8 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     while widest > 1 && (inner_extent < widest || looks_beside.is_some_and(|(most, _)| widest > most)) {
         widest /= 2;
     }
-    let is_spread = last.is_some_and(|last| reads_spread(summary, last));
+    let element = summary.globals.iter().filter(|tensor| runs(tensor)).map(|tensor| tensor.bytes).max().unwrap_or(1);
+    let is_spread = last.is_some_and(|last| reads_spread(summary, last, extent(last) * element <= WORD_BYTES));
     if is_spread {
         widest = word_within(summary, runs, inner.len()).min(widest);
     }
@@ -326,61 +321,6 @@ fn along_and_beside(steps: i64, wanted: i64) -> (i64, i64) {
     }
     let along = ceil_div(steps, ceil_div(steps, wanted + wanted / 2));
     (along, (wanted / along).max(1))
-}
-
-/// Whether elements that are neighbours along the last axis lie apart in a tensor that is read, with others between, as one of pairs
-/// does. Each is an access of its own then, and those of neighbouring threads should be neighbours, or a warp's access
-/// touches many lines.
-fn reads_spread(summary: &Summary<'_>, last: AxisId) -> bool {
-    let is_spread = |tensor: &GlobalTensor| {
-        let is_input = !tensor.is_output && !tensor.is_part;
-        is_input && tensor.order.last() == Some(&last) && tensor.dense.last() == Some(&false)
-    };
-    summary.globals.iter().any(is_spread)
-}
-
-/// The elements of a word of the tensors that satisfy a condition, where rows of all of them along so many inner axes start with
-/// words; else single ones, since what is not loaded in words gains nothing from rows that are shifted into place.
-fn word_within(summary: &Summary<'_>, condition: impl Fn(&GlobalTensor) -> bool, inner: usize) -> i64 {
-    let own = || summary.globals.iter().filter(|tensor| condition(tensor));
-    let word = own().map(|tensor| tensor.bytes).max().map_or(1, |bytes| (WORD_BYTES / bytes).max(1));
-    if own().all(|tensor| tensor.order.len() <= inner || tensor.rows_aligned(word, inner)) { word } else { 1 }
-}
-
-/// The widest vectors, and how many of them a thread takes at most, where elements are looked up at places that follow from indices
-/// alone: neighbours read neighbours, so those of a thread that are far from those of the next one take more lines at once.
-fn looks_beside(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Option<(i64, i64)> {
-    let follows = |index: TvId| {
-        let (mut waiting, mut seen) = (vec![index], BTreeSet::new());
-        while let Some(tv) = waiting.pop() {
-            if seen.insert(tv) {
-                if scheduled.tensors[tv].op.is_none() {
-                    return false;
-                }
-                waiting.extend(scheduled.producers(tv));
-            }
-        }
-        true
-    };
-    let last = problem.summary.largest(|tensor| !tensor.is_part)?.order.last().copied();
-    let is_beside = |tensor: &&GlobalTensor| {
-        let lookup = scheduled.lookup_in(tensor.tv).and_then(|lookup| scheduled.lookup_of(lookup));
-        is_along(tensor, last) && lookup.is_some_and(|(_, index)| follows(index))
-    };
-    let beside = || problem.summary.globals.iter().filter(is_beside);
-    let bytes = beside().map(|tensor| tensor.bytes).max()?;
-    let (words, unroll) = if beside().count() > MOST_WIDE_LOOKUPS { (1, MOST_LOOKUPS / 2) } else { (2, MOST_LOOKUPS) };
-    Some(((words * WORD_BYTES / bytes).max(1), unroll))
-}
-
-/// Whether elements are looked up along rows of a table: what one thread reads of it is found again by neighbours, in any
-/// order.
-fn looks_along(summary: &Summary<'_>, last: Option<AxisId>) -> bool {
-    summary.globals.iter().any(|tensor| is_along(tensor, last))
-}
-
-fn is_along(tensor: &GlobalTensor, last: Option<AxisId>) -> bool {
-    tensor.is_looked_up && tensor.order.last() == last.as_ref() && tensor.dense.last() == Some(&false)
 }
 
 /// The widest vectors below the given width at multiples of which rows of whole tensors start, where these are short and the

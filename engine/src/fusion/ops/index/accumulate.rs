@@ -184,7 +184,7 @@ fn put_runs_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
 fn rows_of_number(ends: &Shape, value: &Shape) -> Shape {
     let mut rows = value.clone();
     if let Some(axis) = rows.axes.first_mut() {
-        *axis = ends.axes[0].clone();
+        *axis = ends.axes[0];
     }
     rows
 }
@@ -209,7 +209,7 @@ fn weighted_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
             format!("{places} places in {groups} groups of {size}")
         })?;
     }
-    let axes = vec![weight.axes[0].clone(), value.axes[1].clone()];
+    let axes = vec![weight.axes[0], value.axes[1]];
     Ok(vec![Shape { dtype: value.dtype, axes }])
 }
 
