@@ -28,8 +28,8 @@ const MOST_OPS: usize = 64;
 /// Elements of a part behind the axis along which it is joined, at least: neighbours in memory for neighbouring threads.
 const LEAST_RUN: i64 = 64;
 
-/// The numbers of parts that are made: for each stack of these sizes along an axis.
-type Numbers = BTreeMap<(Vec<i64>, usize), TensorId>;
+/// The numbers of parts that are made: for each stack of these sizes along an axis, of so many parts.
+type Numbers = BTreeMap<(Vec<i64>, usize, usize), TensorId>;
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
     let numbers = Rc::new(RefCell::new(Numbers::new()));
@@ -145,7 +145,7 @@ impl Stack {
 
     /// For each element of the stack the number of its part.
     fn number(&self, r: &mut Rewriter<'_>, whole: &Whole<'_>, numbers: &mut Numbers) -> Result<TensorId> {
-        let key = (whole.sizes(self.output).to_vec(), self.dim);
+        let key = (whole.sizes(self.output).to_vec(), self.dim, self.parts.len());
         if let Some(number) = numbers.get(&key) {
             return Ok(*number);
         }

@@ -102,6 +102,7 @@ impl Place {
 
     fn over(self, by: i64, sizes: &[i64]) -> Self {
         match self.bounds(sizes) {
+            (low, high) if low == high => Self::Number(low / by),
             (low, high) if low >= 0 && high < by => Self::Number(0),
             _ => Self::Over(Box::new(self), by),
         }
@@ -109,6 +110,7 @@ impl Place {
 
     fn rest(self, by: i64, sizes: &[i64]) -> Self {
         match self.bounds(sizes) {
+            (low, high) if low == high => Self::Number(low % by),
             (low, high) if low >= 0 && high < by => self,
             _ => Self::Rest(Box::new(self), by),
         }
@@ -298,7 +300,8 @@ impl Step {
         }
         let lookup = call(op, Form::Lookup(IndexAxes::InPlace))?.lookup()?;
         let Some(Operand::Tensor(index)) = op.inputs.get(lookup.index).copied() else { return None };
-        let (start, by) = progression(whole, index)?;
+        let size = whole.sizes(operand(op)?)[lookup.axis];
+        let (start, by) = progression(whole, index, size)?;
         Some(Self::Stride(lookup.axis, start, by))
     }
 
@@ -312,11 +315,15 @@ impl Step {
     }
 }
 
-/// The first of numbers that are so far apart.
-fn progression(whole: &Whole<'_>, index: TensorId) -> Option<(i64, i64)> {
+/// The first of numbers that are so far apart, if all are positions of an axis of this size: others are refused where they are
+/// looked up.
+fn progression(whole: &Whole<'_>, index: TensorId, size: i64) -> Option<(i64, i64)> {
     let maker = whole.maker(index)?;
     let call = call(maker, Form::Progression)?;
-    if !whole.fusion.tensors[index].dtype.is_int() || whole.rank(index) != 1 {
+    let dtype = whole.fusion.tensors[index].dtype;
+    let &[length] = whole.sizes(index) else { return None };
+    // Narrower types may be too narrow for the numbers.
+    if !matches!(dtype, DType::I32 | DType::I64) || length < 1 {
         return None;
     }
     let number = |param: &str, default: i64| match whole.numbers(maker, call, param)?.as_slice() {
@@ -324,7 +331,11 @@ fn progression(whole: &Whole<'_>, index: TensorId) -> Option<(i64, i64)> {
         [number] => Some(*number),
         _ => None,
     };
-    Some((number("start", 0)?, number("step", 1)?))
+    let (start, by) = (number("start", 0)?, number("step", 1)?);
+    let last = start.checked_add(by.checked_mul(length - 1)?)?;
+    let is_position =
+        |number: i64| (0..size).contains(&number) && (dtype == DType::I64 || i32::try_from(number).is_ok());
+    (is_position(start) && is_position(last)).then_some((start, by))
 }
 
 /// Places along other axes of as many elements in the same order.

@@ -6,8 +6,8 @@
 //! In: a joined tensor, or a reshape of it, or its axes permuted. Out: rows of the tensor in memory, in the axes and in the
 //! order in which the last of these operations has them, so that what reads them is one kernel with the lookup.
 //!
-//! In the way of it: parts of several tensors, a cut through the innermost axis or one that is merged with others, and rows
-//! that are less than a sector of memory.
+//! In the way of it: parts of several tensors, a cut through the innermost axis or one that is merged with others, one of which a
+//! single position is left, and rows that are less than a sector of memory.
 
 use super::make::{call as make, reshape, tensor};
 use super::moves::is_computed;
@@ -142,6 +142,7 @@ impl<'a> Roll<'a> {
         let Self { whole, pieces, output, sizes, order, groups } = self;
         let dtype = whole.fusion.tensors[*output].dtype;
         let is_moved = |axes: &Range<usize>| axes.clone().any(|axis| !pieces.is_whole(whole, axis));
+        let is_long = |axis: usize| pieces.runs[axis].iter().map(|(start, end)| end - start).sum::<i64>() > 1;
         let last = sizes.len().checked_sub(1);
         let has_row = |(_, axes): &(Range<usize>, Range<usize>)| last.is_some_and(|last| axes.contains(&last));
         !whole.is_empty(*output)
@@ -151,7 +152,9 @@ impl<'a> Roll<'a> {
             && whole.declares(*output)
             && is_dense(whole, pieces.source)
             && pieces.runs.iter().all(|runs| runs.len() <= MOST_RUNS)
-            && groups.iter().all(|group| !is_moved(&group.0) || group.0.len() == 1 && !has_row(group))
+            && groups
+                .iter()
+                .all(|group| !is_moved(&group.0) || group.0.len() == 1 && is_long(group.0.start) && !has_row(group))
             && sizes.last().is_some_and(|row| *row > 1 && row * dtype.bytes() as i64 >= LEAST_ROW_BYTES)
     }
 

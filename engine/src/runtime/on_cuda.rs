@@ -453,7 +453,11 @@ impl GpuCall<'_> {
         Ok(match asked.flatten().transpose()? {
             Some(false) => Suspects::None,
             // Bytes have few values: what is as large holds them all, and the poison with them.
-            Some(true) if memory.output_bytes() <= self.copies.room => Suspects::Copied(memory.copies()?),
+            // Room is an estimate: where there is none, the host looks.
+            Some(true) if memory.output_bytes() <= self.copies.room => match memory.copies() {
+                Ok(copies) => Suspects::Copied(copies),
+                Err(_) => Suspects::Brought(memory.outputs()?),
+            },
             _ => Suspects::Brought(memory.outputs()?),
         })
     }
