@@ -19,7 +19,7 @@ use crate::kernel::{BufId, ParamKind};
 use crate::options::{CompileCx, DeviceDesc, Phase, RunChecks};
 use crate::program::{Copy, Launch, LibraryCall, Program, Storage, ValueId};
 use crate::tensor::{CopyRows, HostBytes};
-use crate::util::{Hash128, SecondaryMap, WORD};
+use crate::util::{Hash128, SecondaryMap, WORD, run_beside};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -82,23 +82,10 @@ impl Libraries {
     }
 }
 
-/// What both make, the second one on a thread of its own where one can be had.
-fn beside<A, B: Send>(here: impl FnOnce() -> A, there: impl Fn() -> B + Sync) -> (A, B) {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().spawn_scoped(scope, &there);
-        let made = here();
-        let beside = match thread {
-            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            Err(_) => there(),
-        };
-        (made, beside)
-    })
-}
-
 impl CudaBackend {
     pub(super) fn open(ordinal: usize, search: &NvrtcSearch) -> Result<Self> {
         // The driver takes longer to start than the loader of libraries.
-        let (device, libraries) = beside(|| Device::open(ordinal), || Libraries::open(search));
+        let (device, libraries) = run_beside(|| Device::open(ordinal), || Libraries::open(search));
         let (device, Libraries { nvrtc, cublaslt }) = (device?, libraries?);
         Ok(Self {
             device,

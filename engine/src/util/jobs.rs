@@ -39,6 +39,19 @@ pub(crate) fn run_jobs<R: Send>(threads: usize, count: usize, job: &(dyn Fn(usiz
     results.into_iter().map(|(_, result)| result).collect()
 }
 
+/// What both make, the second one on a thread of its own where one can be had: of who waits for a driver, a disk or a process.
+pub fn run_beside<A, B: Send>(here: impl FnOnce() -> A, there: impl Fn() -> B + Sync) -> (A, B) {
+    std::thread::scope(|scope| {
+        let thread = Builder::new().spawn_scoped(scope, &there);
+        let made = here();
+        let beside = match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(_) => there(),
+        };
+        (made, beside)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

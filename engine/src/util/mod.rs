@@ -20,6 +20,7 @@ pub use distance::edit_distance;
 pub use hash::{Hash128, StableHasher};
 pub(crate) use ids::entity_id;
 pub use ids::{EntityId, PrimaryMap, SecondaryMap};
+pub use jobs::run_beside;
 pub(crate) use jobs::run_jobs;
 pub use memo::Memo;
 pub use quantile::quantile;

@@ -1,6 +1,7 @@
 //! Where results come from: sources, tools and machine.
 
 use super::header::{Provenance, nulls};
+use engine::util::run_beside;
 use object::{Object, ReadCache};
 use std::process::Command;
 use std::time::UNIX_EPOCH;
@@ -8,15 +9,8 @@ use std::time::UNIX_EPOCH;
 impl Provenance {
     /// [`Provenance::gather`] on a thread of its own while something else is done: it mostly waits for git.
     pub(crate) fn gather_beside<T>(work: impl FnOnce() -> T) -> (Self, T) {
-        std::thread::scope(|scope| {
-            let gathering = std::thread::Builder::new().spawn_scoped(scope, Self::gather);
-            let done = work();
-            let gathered = match gathering {
-                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                Err(_) => Self::gather(),
-            };
-            (gathered, done)
-        })
+        let (done, gathered) = run_beside(work, Self::gather);
+        (gathered, done)
     }
 
     /// Asks git and `/proc`; what cannot be told is absent.

@@ -15,6 +15,7 @@ use crate::dispatch::{self, Cross, Queue, RunPlan, RunPolicy, Source};
 use crate::record::{Header, History, Provenance, Resumed, RunStore, nulls};
 use crate::report::TimeLeft;
 use crate::units::counted;
+use engine::util::run_beside;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,7 +40,7 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
     let target = devices::target(&options.devices);
     let cases = || session::load_sound(&options.cases, target);
     let resolve = || devices::resolve(&options.devices, options.sanitize.as_ref());
-    let (provenance, (loaded, devices)) = Provenance::gather_beside(|| beside(cases, resolve));
+    let (provenance, (devices, loaded)) = Provenance::gather_beside(|| run_beside(resolve, cases));
     let devices = devices?;
     if let Some(resumed) = &resumed {
         carry::fits(resumed, &devices.history)?;
@@ -112,19 +113,6 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
     let closing = Closing { outstanding: chosen.outstanding, broken, counters, times, ..view.close() };
     let stopped = plan.stop.load(Ordering::Relaxed);
     Ok(finish::finish(options, &devices, &history, store, closing, stopped, started))
-}
-
-/// What both make, the first one on a thread of its own where one can be had: drivers and disks let one wait.
-fn beside<A: Send, B>(there: impl Fn() -> A + Sync, here: impl FnOnce() -> B) -> (A, B) {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().spawn_scoped(scope, &there);
-        let made = here();
-        let beside = match thread {
-            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            Err(_) => there(),
-        };
-        (beside, made)
-    })
 }
 
 /// Opens the record, which some also want in memory or printed.
