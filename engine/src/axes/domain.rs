@@ -374,7 +374,8 @@ impl Check<'_> {
             )));
         }
         let adds = |own: &DomainLoop| reduced.loops.contains(&own.axis) && !kept.loops.contains(&own.axis);
-        let first = self.domain.loops.iter().position(adds);
+        // Threads add side by side, whatever stands around them.
+        let first = self.domain.loops.iter().position(|own| own.place != Place::Thread && adds(own));
         let in_grid = self.domain.loops.iter().any(|own| own.place == Place::Block && adds(own));
         for other in &foreign.axes {
             let name = self.name(other.axis);

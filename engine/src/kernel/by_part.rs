@@ -124,7 +124,7 @@ impl Choice {
         let StmtKind::For { var, start, end, step, unroll, body } = &stmt.kind else { return stmt.clone() };
         let live = Live::of(kernel, body, Some((self.chosen, side)));
         let mut by = BTreeMap::new();
-        let counter = renamed(kernel, *var, &mut by);
+        let counter = renamed(kernel, *var, ValueKind::Index, &mut by);
         let mut part = Block::new();
         for (own, _) in body.iter().zip(live.statements).filter(|(_, is_live)| *is_live) {
             let now =
@@ -133,11 +133,13 @@ impl Choice {
             match &mut kind {
                 StmtKind::Let { var, value } => {
                     *value = now(kernel, *value);
-                    *var = renamed(kernel, *var, &mut by);
+                    // One of the two values may be a constant, where the choice is data.
+                    let holds = kernel.exprs.kind(*value);
+                    *var = renamed(kernel, *var, holds, &mut by);
                 }
                 StmtKind::Load { var, from, .. } => {
                     from.index = now(kernel, from.index);
-                    *var = renamed(kernel, *var, &mut by);
+                    *var = renamed(kernel, *var, ValueKind::Data, &mut by);
                 }
                 StmtKind::Store { to, value, .. } => {
                     to.index = now(kernel, to.index);
@@ -152,13 +154,11 @@ impl Choice {
     }
 }
 
-/// A variable like another one, which stands for it from now on.
-fn renamed(kernel: &mut Kernel, var: VarId, by: &mut BTreeMap<VarId, ExprId>) -> VarId {
+/// A variable like another one, for values of a kind, which stands for it from now on.
+fn renamed(kernel: &mut Kernel, var: VarId, kind: ValueKind, by: &mut BTreeMap<VarId, ExprId>) -> VarId {
     let like = kernel.vars[var].clone();
     let dtype = like.dtype;
     let new = kernel.vars.push(like);
-    let old = kernel.exprs.intern(Expr::Var(var), dtype);
-    let kind = kernel.exprs.kind(old);
     by.insert(var, kernel.exprs.var(new, dtype, kind));
     new
 }

@@ -11,6 +11,7 @@
 //! Invariant: each tensor has one map from its axes to those of the scan. Elements of inputs are read at the place of the
 //! result alone, so programs cannot fail.
 
+use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::{Call, Form};
 use crate::fusion::{Axis, AxisKind, Fusion, Op, OpId, OpKind, Operand, ScalarId, TensorId};
 use crate::kernel::{ExprId, KernelBuilder};
@@ -146,6 +147,13 @@ impl Around {
     /// The same, and what is scanned is in memory as it is.
     pub(super) fn is_of_an_input(&self) -> bool {
         self.is_bare() && self.reads.iter().all(|read| read.tensor == self.x)
+    }
+
+    /// Fails where a program asks for what a scan of so many axes does not have.
+    pub(super) fn check(&self, rank: usize, scalars: &BTreeMap<ScalarId, ExprId>) -> Result<()> {
+        let has = [self.reads.len(), rank];
+        self.before.check(Part::Before, has, scalars)?;
+        self.behind.check(Part::Behind, has, scalars)
     }
 
     /// The scalars that programs ask for.
@@ -431,7 +439,25 @@ impl Program {
         operands.chain(&self.results).any(|operand| *operand == Source::Read(read))
     }
 
-    /// Emits it for an element: what it makes.
+    /// Fails where a source is missing, so that nothing is computed of another number instead: in a kernel of so many tensors
+    /// that are read, axes, and scalars, with a prefix or not.
+    fn check(&self, part: Part, [reads, rank]: [usize; 2], scalars: &BTreeMap<ScalarId, ExprId>) -> Result<()> {
+        let is_there = |source: &Source, steps: usize| match *source {
+            Source::Step(step) => step < steps,
+            Source::Read(read) => read < reads,
+            Source::Prefix => part == Part::Behind,
+            Source::Scalar(scalar) => scalars.contains_key(&scalar),
+        };
+        let is_whole = |(number, step): (usize, &Step)| {
+            let has_place = !matches!(step.compute, Compute::Position(Some(axis)) if axis >= rank);
+            has_place && step.operands.iter().all(|source| is_there(source, number))
+        };
+        let is_whole = self.steps.iter().enumerate().all(is_whole)
+            && self.results.iter().all(|source| is_there(source, self.steps.len()));
+        if is_whole { Ok(()) } else { Err(Diagnostic::bug("a program around a scan has an operand from nowhere")) }
+    }
+
+    /// Emits it for an element: what it makes. Its sources are there ([`Around::check`]).
     pub(super) fn emit(&self, b: &mut KernelBuilder, element: &Element<'_>) -> Vec<ExprId> {
         let mut made: Vec<ExprId> = Vec::with_capacity(self.steps.len());
         let of = |b: &mut KernelBuilder, made: &[ExprId], source: Source| {

@@ -85,6 +85,8 @@ pub enum Shape {
     Last(last::Shape),
     /// Of positions by place.
     Runs(sort::places::Shape),
+    /// Of few of them.
+    FewRuns(sort::owned::Shape),
 }
 
 impl Template {
@@ -185,7 +187,9 @@ impl Template {
             Kind::Runs => {
                 let op = self.fusion.ops.values().next();
                 let places = op.map_or(0, |op| length_of(&bindings.sizes(&self.fusion, op.outputs[0])));
-                Ok(Shape::Runs(sort::places::shape(device, [length, places])?))
+                let by_digits = sort::places::shape(device, [length, places])?;
+                let few = sort::owned::shape(device, [length, places], by_digits.is_one_digit());
+                Ok(few.map_or(Shape::Runs(by_digits), Shape::FewRuns))
             }
         }
     }
@@ -199,6 +203,7 @@ impl Template {
             (Kind::Sort(sort), Shape::Sort(shape)) => sort::kernel(self, *sort, shape, class)?,
             (Kind::Last, Shape::Last(shape)) => last::kernel(self, shape, class)?,
             (Kind::Runs, Shape::Runs(shape)) => sort::places::kernel(self, shape, class)?,
+            (Kind::Runs, Shape::FewRuns(shape)) => sort::owned::kernel(self, shape, class)?,
             _ => return Err(Diagnostic::bug("a kernel is asked for in the shape of another one")),
         };
         kernel::add_reciprocals(&mut kernel);
@@ -257,6 +262,7 @@ impl std::fmt::Display for Shape {
             Self::Sort(shape) => shape.fmt(f),
             Self::Last(shape) => shape.fmt(f),
             Self::Runs(shape) => shape.fmt(f),
+            Self::FewRuns(shape) => shape.fmt(f),
         }
     }
 }

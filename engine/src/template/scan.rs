@@ -251,6 +251,7 @@ pub(super) fn kernel(template: &Template, around: &Around, shape: Shape, class: 
     for scalar in around.scalars() {
         known.insert(scalar, scalars.value(&mut b, scalar)?);
     }
+    around.check(template.fusion.tensors[around.x].axes.len(), &known)?;
     let dtype = template.fusion.tensors[around.scanned].dtype;
     let work = dtype.compute();
     let identity = b.exprs().value(eval::reduce_identity(op, work), work);

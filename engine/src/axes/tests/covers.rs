@@ -115,6 +115,8 @@ fn a_reduction_adds_each_value_once() {
         Storage::Registers,
         "the loop over d2 stands inside those that reduce d1",
     );
+    // Threads have no place in that order.
+    check(&n, &loops([(a, Block), (r, Thread), (b, Serial)]), Storage::Registers, "d2");
     check(
         &n,
         &loops([(a, Thread), (b, Block), (r, Block)]),

@@ -51,6 +51,10 @@ const OWN_SUMS_PER_SM: i64 = 512;
 const OWN_REGISTERS: i64 = 64;
 const MOST_OWN_VECTORS: i64 = 16;
 const OWN_THREADS: i64 = 128;
+/// Results in rows beside each other, of a thread's columns, where no operand has both: at most so many rows, and registers
+/// of their sums.
+const MOST_BESIDE: i64 = 8;
+const BESIDE_ACCUMULATORS: i64 = 32;
 
 /// How blocks read columns.
 #[derive(Clone, Copy)]
@@ -131,6 +135,8 @@ pub(super) struct ReductionParams {
     joined: bool,
     /// Whether each thread has sums of its own: of columns all that stay are one axis of threads.
     own: bool,
+    /// Of such sums those of several rows, which share what is loaded of their columns.
+    beside: Option<Beside>,
     /// The fastest group of dimensions: reduced or kept.
     fast: Vec<AxisId>,
     vector: i64,
@@ -174,8 +180,19 @@ impl std::fmt::Display for ReductionParams {
         }
         f.write_str(if self.align.is_some() { " aligned" } else { "" })?;
         f.write_str(if self.joined { " joined" } else { "" })?;
-        f.write_str(if self.own { " own" } else { "" })
+        f.write_str(if self.own { " own" } else { "" })?;
+        self.beside.iter().try_for_each(|beside| write!(f, " rows {}", beside.count))
     }
+}
+
+/// Rows of results of which each thread has several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Beside {
+    /// The last of the dimensions that stay, so many, which are these rows.
+    axes: usize,
+    /// Rows of a thread, and whether they divide all.
+    count: i64,
+    exact: bool,
 }
 
 /// Chooses for the given sizes.
@@ -186,6 +203,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let touches = |tensor: &GlobalTensor| tensor.order.iter().any(|root| summary.structure.reduced.contains(root));
     let mut order: Vec<AxisId> = summary.largest(touches).map(|tensor| tensor.order.clone()).unwrap_or_default();
     order.extend(summary.structure.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
+    order_as_results(summary, &mut order);
     let fastest = order.last().copied();
     let inner = fastest.is_none_or(|root| summary.structure.reduced.contains(&root));
     let (reduced, kept): (Vec<AxisId>, Vec<AxisId>) =
@@ -237,10 +255,21 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let is_looked_up = summary.globals.iter().any(|tensor| runs(tensor) && tensor.is_part);
     let few = if is_looked_up { columns.of_few_rows(&work, cx.device) } else { None };
     let (columns, most_y) = few.map_or((columns, None), |(columns, most_y)| (columns, Some(most_y)));
-    let is_short_row = joined && work.vectors <= MOST_OWN_VECTORS && (run == 1 || vector == 1);
-    let own_rows =
-        if inner { is_short_row.then_some(work.vectors) } else { work.rows_of_a_thread(summary, vector, inputs) };
     let sums = if inner { work.kept } else { work.kept.saturating_mul(work.vectors) };
+    let beside = beside(summary, [&kept, &fast], touches).filter(|_| !inner && !is_looked_up && !has_pairs);
+    let rows = |axes: usize| product(&kept[kept.len() - axes..]);
+    let beside = beside.and_then(|axes| {
+        let most = [BESIDE_ACCUMULATORS / (vector * accumulators(scheduled)).max(1), sums / own_sums(cx.device)];
+        let most = most.into_iter().chain([rows(axes), MOST_BESIDE]).min().filter(|most| *most >= 2)?;
+        let count = power_of_two_below(most);
+        Some(Beside { axes, count, exact: divides(count, rows(axes)) })
+    });
+    let is_short_row = joined && work.vectors <= MOST_OWN_VECTORS && (run == 1 || vector == 1);
+    let own_rows = if inner {
+        is_short_row.then_some(work.vectors)
+    } else {
+        work.rows_of_a_thread(summary, [vector, inputs], beside)
+    };
     let own_rows = own_rows.filter(|_| sums >= own_sums(cx.device) && !has_pairs);
     let Tile { threads, unroll, spread } = match (own_rows, inner) {
         (Some(unroll), _) => Tile::own(inner, unroll),
@@ -249,6 +278,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     };
     let (length, along) = if inner { (work.vectors, threads.x) } else { (work.slow, threads.y) };
     let own = own_rows.is_some();
+    let beside = beside.filter(|_| own);
     let (kept_length, kept_along) = match (inner, own) {
         (true, _) => (work.kept, threads.y),
         (false, true) => (sums, threads.x),
@@ -281,9 +311,12 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
         slow,
         joined,
         own,
+        beside,
         exact,
         // Where elements of a row are tested anyway, another test of the row is no loss.
-        exact_kept: (inner || exact_vector) && kept_length % kept_along == 0 && (!inner || exact || kept_along == 1),
+        exact_kept: (inner || exact_vector && beside.is_none())
+            && kept_length % kept_along == 0
+            && (!inner || exact || kept_along == 1),
         exact_vector,
         fast,
         vector,
@@ -293,6 +326,32 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
         spread: spread.map(|spread| spread.blocks),
         min_blocks,
     }
+}
+
+/// Where no operand lies along what would be the fastest dimension that stays, results do: their order is that of all.
+fn order_as_results(summary: &Summary<'_>, order: &mut Vec<AxisId>) {
+    let is_reduced = |root: &AxisId| summary.structure.reduced.contains(root);
+    let touches = |tensor: &GlobalTensor| tensor.order.iter().any(is_reduced);
+    let Some(fastest) = order.last().copied().filter(|root| !is_reduced(root)) else { return };
+    let is_all = |tensor: &GlobalTensor| {
+        tensor.is_output && order.iter().all(|root| is_reduced(root) || tensor.order.contains(root))
+    };
+    let is_along = |tensor: &GlobalTensor| touches(tensor) && tensor.order.last() == Some(&fastest);
+    if let Some(result) = summary.largest(is_all).filter(|_| !summary.globals.iter().any(is_along)) {
+        order.sort_by_key(|root| result.order.iter().position(|own| own == root));
+    }
+}
+
+/// How many of the last dimensions that stay no operand of the reductions has that has some of the fastest group.
+fn beside(
+    summary: &Summary<'_>,
+    [kept, fast]: [&[AxisId]; 2],
+    touches: impl Fn(&GlobalTensor) -> bool,
+) -> Option<usize> {
+    let has = |tensor: &GlobalTensor, roots: &[AxisId]| roots.iter().any(|root| tensor.order.contains(root));
+    let of_columns = summary.globals.iter().filter(|tensor| touches(tensor) && has(tensor, fast));
+    let without = |tensor: &GlobalTensor| kept.iter().rev().take_while(|root| !tensor.order.contains(root)).count();
+    of_columns.map(without).min().filter(|axes| *axes > 0)
 }
 
 /// Sums from which on threads have their own.
@@ -355,9 +414,15 @@ struct Work {
 
 impl Work {
     /// Of columns of few rows so many that a thread has on their way, if it is to have whole columns: in turns of as many each.
-    fn rows_of_a_thread(&self, summary: &Summary<'_>, vector: i64, inputs: i64) -> Option<i64> {
+    fn rows_of_a_thread(
+        &self,
+        summary: &Summary<'_>,
+        [vector, inputs]: [i64; 2],
+        beside: Option<Beside>,
+    ) -> Option<i64> {
         let bytes = summary.globals.iter().filter(|tensor| !tensor.is_output).map(|tensor| tensor.bytes).max()?;
-        let registers = ceil_div(vector * bytes, REGISTER_BYTES) * inputs;
+        let of_rows = beside.iter().map(|beside| ceil_div(beside.count * bytes, REGISTER_BYTES)).sum::<i64>();
+        let registers = ceil_div(vector * bytes, REGISTER_BYTES) * inputs + of_rows;
         let turns = ceil_div(self.slow, (OWN_REGISTERS / registers).max(1));
         (2..=MOST_OWN_ROWS).contains(&self.slow).then(|| ceil_div(self.slow, turns))
     }
@@ -594,7 +659,15 @@ fn split_outer(builder: &mut ScheduleBuilder, params: &ReductionParams) -> Resul
     };
     let (vectors, lane) = builder.split(columns, params.vector, params.exact_vector)?;
     builder.parallelize(lane, ParallelType::Vectorize)?;
-    let mut kept = merge_all(builder, &params.kept)?;
+    let rows_from = params.kept.len() - params.beside.as_ref().map_or(0, |beside| beside.axes);
+    let (kept, beside) = params.kept.split_at(rows_from);
+    let (mut kept, mut row) = (merge_all(builder, kept)?, None);
+    if let (Some(own), Some(all)) = (params.beside, merge_all(builder, beside)?) {
+        let (turns, inner) = builder.split(all, own.count, own.exact)?;
+        builder.parallelize(inner, ParallelType::Unroll)?;
+        row = Some(inner);
+        kept = Some(kept.map_or(Ok(turns), |kept| builder.merge(kept, turns))?);
+    }
     let vectors = match kept.take_if(|_| params.own) {
         Some(kept) => builder.merge(kept, vectors)?,
         None => vectors,
@@ -614,8 +687,10 @@ fn split_outer(builder: &mut ScheduleBuilder, params: &ReductionParams) -> Resul
     }
     if params.own {
         builder.parallelize(in_tile, ParallelType::Unroll)?;
-        loops.extend([thread_x, steps, in_tile, lane]);
-        return Ok(Order { loops, tile: vec![in_tile, lane], turn: None });
+        loops.extend([thread_x, steps]);
+        let tile: Vec<AxisId> = [in_tile].into_iter().chain(row).chain([lane]).collect();
+        loops.extend(&tile);
+        return Ok(Order { loops, tile, turn: None });
     }
     let (unrolled, thread_y) = builder.split(in_tile, params.threads.y, true)?;
     builder.parallelize(thread_y, ParallelType::Tidy)?;
@@ -716,9 +791,14 @@ mod tests {
             let planned = planned_of(&text, &[(DType::F32, &[m, d]), (DType::F32, &[n, d])]).expect("it is scheduled");
             assert_eq!((planned.scheduler, planned.params_text.as_str()), ("reduction", params), "{m} {n} {d}");
         };
-        check(DType::BF16, [16_384, 4096, 3], "outer vector 8 threads 128x1 unroll 3 own");
-        check(DType::BF16, [16_384, 4096, 12], "outer vector 8 threads 128x1 unroll 6 own");
-        check(DType::F32, [5003, 3002, 3], "outer vector 2 threads 128x1 unroll 3 own");
-        check(DType::F32, [5003, 3001, 3], "outer vector 1 threads 128x1 unroll 3 own");
+        check(DType::BF16, [16_384, 4096, 3], "outer vector 8 threads 128x1 unroll 3 own rows 4");
+        check(DType::BF16, [4096, 16_384, 3], "outer vector 8 threads 128x1 unroll 3 own rows 4");
+        check(DType::BF16, [16_384, 4096, 12], "outer vector 8 threads 128x1 unroll 4 own rows 4");
+        check(DType::F32, [5003, 3002, 3], "outer vector 2 threads 128x1 unroll 3 own rows 8");
+        check(DType::F32, [5003, 3001, 3], "outer vector 1 threads 128x1 unroll 3 own rows 8");
+        check(DType::F32, [3001, 5003, 3], "outer vector 1 threads 128x1 unroll 3 own rows 8");
+        // So few that threads would be idle, or that are all.
+        check(DType::F32, [301, 453, 3], "outer vector 1 threads 128x1 unroll 3 own rows 2");
+        check(DType::F32, [3, 500_001, 3], "outer vector 1 threads 128x1 unroll 3 own rows 2");
     }
 }

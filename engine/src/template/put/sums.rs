@@ -9,7 +9,7 @@ use super::super::share::{self, as_data, as_index};
 use super::memory::{Acc, Memory, Rows};
 use super::{ROWS, Shape, THREADS};
 use crate::kernel::{BufId, CacheHint, Dim, ExprId, IndexOp, KernelBuilder, Scope, Unroll};
-use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, eval};
+use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value, eval};
 
 /// What emits the sums of places.
 pub(super) struct Adder<'a> {
@@ -84,8 +84,15 @@ impl<'a> Adder<'a> {
         }
     }
 
-    fn zero(&self, b: &mut KernelBuilder, dtype: DType) -> ExprId {
-        b.exprs().value(eval::reduce_identity(ReduceOp::Sum, dtype), dtype)
+    /// What sums start from. Where they are added to what a place had before, -0.0: it leaves each number as it is, while
+    /// 0.0 would take the sign of a place with -0.0 that nobody adds to.
+    fn nothing(&self, b: &mut KernelBuilder, dtype: DType) -> ExprId {
+        let is_added = !matches!(self.memory.acc, Acc::Nothing) && self.memory.weight.is_none();
+        let value = match eval::reduce_identity(ReduceOp::Sum, dtype) {
+            Value::Float(_) if is_added => Value::Float(-0.0),
+            value => value,
+        };
+        b.exprs().value(value, dtype)
     }
 
     /// Emits what groups of threads do that each have a part of the run of a place, at a column of value, operand and
@@ -132,7 +139,7 @@ impl<'a> Adder<'a> {
             groups.push(Group { own, has_rows, places: self.places(b, own, has_rows) });
         }
         // Of all places the first row is on its way before one is added.
-        let nothing = self.zero(b, self.few);
+        let nothing = self.nothing(b, self.few);
         let nothing = b.exprs().cast(nothing, self.dtype);
         let all = b.int(places * vector);
         b.count("j", all, Unroll::Full, |b, j| b.store(near.firsts, j, nothing));
@@ -226,9 +233,9 @@ impl<'a> Adder<'a> {
         as_index(b, data)
     }
 
-    /// Sets a thread's vector to zero.
+    /// Sets a thread's vector to what sums start from.
     fn clear(&self, b: &mut KernelBuilder, buffer: BufId, dtype: DType) {
-        let (vector, nothing) = (b.int(self.shape.vector.into()), self.zero(b, dtype));
+        let (vector, nothing) = (b.int(self.shape.vector.into()), self.nothing(b, dtype));
         b.count("j", vector, Unroll::Full, |b, j| b.store(buffer, j, nothing));
     }
 
@@ -313,7 +320,7 @@ impl<'a> Adder<'a> {
     /// Adds the rows that a thread has of the next positions.
     fn add(&self, b: &mut KernelBuilder, position: ExprId, end: ExprId, column: ExprId) {
         let (memory, vector) = (self.memory, i64::from(self.shape.vector));
-        let nothing = self.zero(b, self.few);
+        let nothing = self.nothing(b, self.few);
         let nothing = b.exprs().cast(nothing, self.dtype);
         let all = b.int(ROWS * vector);
         b.count("j", all, Unroll::Full, |b, j| b.store(self.rows, j, nothing));
@@ -424,7 +431,7 @@ impl<'a> Adder<'a> {
             let x = match memory.acc {
                 Acc::Rows(_) => b.load("x", self.rows, j),
                 Acc::Number(number) => number,
-                Acc::Nothing => self.zero(b, self.few),
+                Acc::Nothing => self.nothing(b, self.few),
             };
             let x = b.exprs().cast(x, self.few);
             let x = b.exprs().cast(x, self.sum);

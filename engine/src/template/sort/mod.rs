@@ -9,6 +9,7 @@
 //! [`NETWORK`] places lie, as the reference has it.
 
 mod block;
+pub(super) mod owned;
 mod pair;
 pub(super) mod places;
 mod select;

@@ -6,7 +6,7 @@
 //! count theirs; then a block knows how many come before its own, and goes through its stretch in tiles, of which each
 //! warp brings a part into the order of the digit in its registers ([`Line`]). An index that is no place has a place behind
 //! all others, and so is in no run. In the end the position behind a run is looked up by halves, in what has the place's
-//! last digit.
+//! last digit; where a place is one digit, it is counted. Few positions are ordered by [`super::owned`].
 //!
 //! Invariant: each position is written once, and ends are between 0 and the number of positions, whatever the index holds.
 
@@ -51,6 +51,13 @@ pub struct Shape {
     halves: u32,
     /// Whether places are no `i32`.
     wide: bool,
+}
+
+impl Shape {
+    /// Whether a place is one digit, so that what is counted of digits are ends.
+    pub(in super::super) fn is_one_digit(self) -> bool {
+        self.digits == 1
+    }
 }
 
 impl std::fmt::Display for Shape {
@@ -179,7 +186,9 @@ impl Orderer {
         let turns = |b: &mut KernelBuilder, name: &str, dtype: DType, count: u32| -> Vec<BufId> {
             (0..count.min(2)).map(|turn| b.workspace(format!("{name}_{turn}"), dtype, length, 16, false)).collect()
         };
-        let keys = turns(b, "keys", key, shape.digits);
+        // Ends of one digit are counted, and nobody asks for places in order.
+        let moves = if shape.is_one_digit() { 0 } else { shape.digits };
+        let keys = turns(b, "keys", key, moves);
         let moved = turns(b, "moved", DType::I32, shape.digits - 1);
         let digits = 1 << shape.bits;
         let counted = b.int(i64::from(shape.blocks) * digits);
@@ -231,9 +240,13 @@ impl Orderer {
             self.find_first(b);
             self.move_all(b, digit);
         }
-        if let Some(ends) = self.ends {
-            self.sync_all(b);
-            self.write_ends(b, ends);
+        match self.ends {
+            Some(ends) if self.shape.is_one_digit() => self.write_counted(b, ends),
+            Some(ends) => {
+                self.sync_all(b);
+                self.write_ends(b, ends);
+            }
+            None => {}
         }
     }
 
@@ -255,22 +268,7 @@ impl Orderer {
         if digit > 0 {
             return b.load_hinted("key", self.keys[(digit as usize - 1) % 2], at, CacheHint::Global);
         }
-        let element = b.exprs().mul(at, self.index.step);
-        let place = b.load("place", self.index.buffer, element);
-        let place = b.exprs().cast(place, DType::I64);
-        let all = as_data(b, self.places, DType::I64);
-        let zero = b.exprs().int(0, DType::I64);
-        let mut place = b.let_("place", place);
-        // Of a `u64` a number that no `i64` holds is negative now, and none.
-        if !self.dtype.is_unsigned() {
-            let from_end = b.exprs().binary(BinaryOp::Add, place, all);
-            let is_from_end = b.exprs().binary(BinaryOp::Lt, place, zero);
-            place = b.exprs().ternary(TernaryOp::Where, is_from_end, from_end, place);
-        }
-        let is_some = b.exprs().binary(BinaryOp::Ge, place, zero);
-        let is_below = b.exprs().binary(BinaryOp::Lt, place, all);
-        let is_place = b.exprs().binary(BinaryOp::LogicalAnd, is_some, is_below);
-        let place = b.exprs().ternary(TernaryOp::Where, is_place, place, all);
+        let place = place_of(b, &self.index, self.dtype, self.places, at);
         let place = b.exprs().cast(place, self.key_type());
         b.let_("key", place)
     }
@@ -575,11 +573,20 @@ impl Orderer {
                     }
                     (true, None) => {}
                 }
-                if !is_last || self.ends.is_some() {
+                if !is_last || (self.ends.is_some() && !self.shape.is_one_digit()) {
                     let key = self.key(b, digit, from);
                     b.store_hinted(self.keys[turn], to, key, CacheHint::Global);
                 }
             });
+        });
+    }
+
+    /// Writes for each place how many positions have the digit that it is or a lower one.
+    fn write_counted(&self, b: &mut KernelBuilder, ends: Lines) {
+        self.share.by_threads(b, self.places, |b, place| {
+            let end = self.up_to(b, place);
+            let to = b.exprs().mul(place, ends.step);
+            b.store(ends.buffer, to, end);
         });
     }
 
@@ -643,4 +650,24 @@ impl Orderer {
             b.store(self.room.bounds, one, high);
         });
     }
+}
+
+/// The place of an element of an index, as an `i64`: one from the end is one from the start, and what is none is behind all.
+pub(super) fn place_of(b: &mut KernelBuilder, index: &Lines, dtype: DType, places: ExprId, at: ExprId) -> ExprId {
+    let element = b.exprs().mul(at, index.step);
+    let place = b.load("place", index.buffer, element);
+    let place = b.exprs().cast(place, DType::I64);
+    let all = as_data(b, places, DType::I64);
+    let zero = b.exprs().int(0, DType::I64);
+    let mut place = b.let_("place", place);
+    // Of a `u64` a number that no `i64` holds is negative now, and none.
+    if !dtype.is_unsigned() {
+        let from_end = b.exprs().binary(BinaryOp::Add, place, all);
+        let is_from_end = b.exprs().binary(BinaryOp::Lt, place, zero);
+        place = b.exprs().ternary(TernaryOp::Where, is_from_end, from_end, place);
+    }
+    let is_some = b.exprs().binary(BinaryOp::Ge, place, zero);
+    let is_below = b.exprs().binary(BinaryOp::Lt, place, all);
+    let is_place = b.exprs().binary(BinaryOp::LogicalAnd, is_some, is_below);
+    b.exprs().ternary(TernaryOp::Where, is_place, place, all)
 }

@@ -289,12 +289,12 @@ impl Steps {
         axes.ids().filter(|axis| axes.is_leaf(*axis) && !axes.goes_on(*axis)).collect()
     }
 
-    /// Mostly an axis that nothing was made of.
+    /// Mostly an axis that nothing was made of, if there is one.
     fn axis(&mut self) -> String {
-        let axes = match self.draw.once_in(6) {
-            true => self.state.axes.ids().collect(),
-            false => self.leaves(),
-        };
+        let mut axes = if self.draw.once_in(6) { Vec::new() } else { self.leaves() };
+        if axes.is_empty() {
+            axes = self.state.axes.ids().collect();
+        }
         let axis = axes[self.draw.below(axes.len())];
         self.name(axis)
     }

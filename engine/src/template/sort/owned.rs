@@ -1,0 +1,437 @@
+//! The kernel that orders few positions by the places that an index holds: where the run of each place ends, and the
+//! positions of all runs, as [`super::places`] has them.
+//!
+//! Each block has places of its own, goes through all positions, and needs nothing of other blocks. Threads read the index
+//! beside each other, keep in shared memory which of the block's places each position has, if any, and count those that
+//! have a lower place than all of the block. Then each thread has a stretch of positions and counts for itself how many
+//! of them have each place. The sums of what comes before, place by place and within a place thread by thread, are where its
+//! positions go. So what this takes depends on sizes alone: no run is too long. An index that is no place has the place
+//! behind all others, whose positions are in the order but in no run.
+//!
+//! Invariant: each position is written once, by the block that has its place.
+
+use super::super::Template;
+use super::super::share::{self, LANES, as_data, as_index};
+use super::super::walk::{self, Lines, Walk};
+use super::ceil_div;
+use super::places;
+use crate::diag::{Diagnostic, Result};
+use crate::kernel::{BufId, Dim, ExprId, IndexOp, Kernel, KernelBuilder, Launch, Scope, ShuffleMode, Unroll};
+use crate::lower::{Scalars, hoist};
+use crate::num::{BinaryOp, DType, TernaryOp};
+use crate::options::DeviceDesc;
+use crate::schedule::ArgClass;
+
+/// Threads of a block, at least and at most, and positions of one where there are as many threads.
+const THREADS: [i64; 2] = [128, 512];
+const POSITIONS: i64 = 32;
+/// What of sizes is the same kernel: positions and places of a thread up to a multiple of this.
+const ROUNDED: [i64; 2] = [8, 16];
+/// Instructions that a position takes, and a place of the block, in each thread; and those of all threads of a
+/// multiprocessor for which digits are no better: several of them, and one.
+const INSTRUCTIONS: [i64; 2] = [35, 10];
+const MOST: [i64; 2] = [1_900_000, 600_000];
+/// Bytes of shared memory beside those of positions and places.
+const REST: i64 = 1 << 10;
+/// Of what lies in shared memory.
+const SLOT: DType = DType::I16;
+
+/// How positions are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    threads: u32,
+    /// Positions of a thread, at most, and places of a block.
+    items: u32,
+    width: u32,
+    /// Blocks, at most.
+    blocks: u32,
+}
+
+impl std::fmt::Display for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { threads, items, width, blocks } = self;
+        write!(f, "owned threads {threads} positions {items} places {width} blocks {blocks}")
+    }
+}
+
+/// The least odd number that is not below one: threads that step by it are in banks of their own.
+fn odd(n: i64) -> i64 {
+    n / 2 * 2 + 1
+}
+
+fn rounded(n: i64, to: i64) -> i64 {
+    ceil_div(n, to) * to
+}
+
+/// The shape for so many positions and places, if they are few: fewer where a place is one digit.
+pub(in super::super) fn shape(device: &DeviceDesc, [positions, places]: [i64; 2], is_one_digit: bool) -> Option<Shape> {
+    if i16::try_from(positions).is_err() || i32::try_from(places).is_err() {
+        return None;
+    }
+    let [least, most] = THREADS;
+    let threads = share::power_of_two(ceil_div(positions, POSITIONS)).clamp(least, most);
+    let each = odd(ceil_div(positions, threads));
+    let items = rounded(each, ROUNDED[0]);
+    let sms = i64::from(device.sm_count);
+    // One of them is behind all.
+    let width = |turns: i64| odd(ceil_div(places + 1, sms * turns));
+    let held = |turns: i64| rounded(width(turns), ROUNDED[1]);
+    let work = |turns: i64| turns * threads * (each * INSTRUCTIONS[0] + width(turns) * INSTRUCTIONS[1]);
+    let fits = |turns: i64| threads * (items + held(turns)) * SLOT.bytes() as i64 + REST;
+    let is_little = |turns: &i64| work(*turns) <= MOST[usize::from(is_one_digit)];
+    let turns = (1..).take_while(is_little).find(|turns| fits(*turns) <= device.shared_per_block.into())?;
+    Some(Shape {
+        threads: threads as u32,
+        items: items as u32,
+        width: held(turns) as u32,
+        blocks: (sms * turns) as u32,
+    })
+}
+
+pub(in super::super) fn kernel(template: &Template, shape: Shape, class: &ArgClass) -> Result<Kernel> {
+    let mut builder = KernelBuilder::new("owned", class.index_type());
+    let b = &mut builder;
+    b.set_origin(Some(template.fusion.outputs[0]), "runs");
+    let owner = Owner::new(b, template, shape, class)?;
+    owner.emit(b);
+    let [lanes, one] = [LANES, 1].map(|n| b.int(n));
+    let (warps, all) = (b.int(owner.warps()), owner.all_places(b));
+    let blocks = b.exprs().ceil_div(all, owner.width);
+    let launch = Launch {
+        grid: [blocks, one, one],
+        block: [lanes, warps, one],
+        max_threads: shape.threads,
+        min_blocks: 1,
+        cooperative: false,
+    };
+    Ok(builder.finish(launch))
+}
+
+/// What emits the order.
+struct Owner {
+    threads: i64,
+    /// The index, and the type of its elements.
+    index: Lines,
+    dtype: DType,
+    /// How many places there are, and what becomes of them where somebody asks.
+    places: ExprId,
+    ends: Option<Lines>,
+    order: Option<Lines>,
+    /// Positions of a thread, places of a block, and the first of them.
+    each: ExprId,
+    width: ExprId,
+    first: ExprId,
+    thread: ExprId,
+    warp: ExprId,
+    lane: ExprId,
+    /// For each position which of the block's places it has.
+    keys: BufId,
+    /// For each place and thread how many positions it has, and then where the next one goes.
+    slots: BufId,
+    /// Of each warp: positions with lower places, and with places of the block.
+    totals: [BufId; 2],
+    /// Of a thread: how many it has counted.
+    counted: BufId,
+}
+
+impl Owner {
+    fn new(b: &mut KernelBuilder, template: &Template, shape: Shape, class: &ArgClass) -> Result<Self> {
+        let walk = Walk::new(b, template, class)?;
+        let result = |number: usize| {
+            let at = template.outputs.iter().position(|output| output.result == number)?;
+            walk.to.get(at).copied()
+        };
+        let ends_of = template.fusion.ops.values().next().and_then(|op| op.outputs.first());
+        let ends_of = *ends_of.ok_or_else(|| Diagnostic::bug("runs have ends"))?;
+        let mut scalars = Scalars::new(&template.fusion, class);
+        let places = walk::extents(b, template, &mut scalars, ends_of)?[0];
+        let threads = i64::from(shape.threads);
+        let warps = threads / LANES;
+        let odd_part = |b: &mut KernelBuilder, name: &str, all: ExprId, parts: i64| {
+            let (parts, two, one) = (b.int(parts), b.int(2), b.int(1));
+            let own = b.exprs().ceil_div(all, parts);
+            let half = b.exprs().div(own, two);
+            let even = b.exprs().mul(half, two);
+            let own = b.exprs().add(even, one);
+            hoist(b, name, own)
+        };
+        let one = b.int(1);
+        let all = b.exprs().add(places, one);
+        let each = odd_part(b, "each", walk.from.length, threads);
+        let width = odd_part(b, "width", all, shape.blocks.into());
+        let (lane, warp) = (share::thread(b, Dim::X), share::thread(b, Dim::Y));
+        let lanes = b.int(LANES);
+        let thread = b.exprs().mul(warp, lanes);
+        let thread = b.exprs().add(thread, lane);
+        let thread = b.let_("thread", thread);
+        let block = share::block(b);
+        let first = b.exprs().mul(block, width);
+        let first = b.let_("first", first);
+        let keys = b.shared("keys", SLOT, threads * i64::from(shape.items), 16);
+        // One more holds how many there are.
+        let slots = b.shared("slots", SLOT, threads * i64::from(shape.width) + LANES, 16);
+        let totals = ["lower", "sums"].map(|name| b.shared(name, DType::I32, warps, 16));
+        let counted = b.local("counted", DType::I32, 1);
+        let dtype = template.fusion.tensors[template.x].dtype;
+        let (ends, order) = (result(0), result(1));
+        let index = walk.from;
+        Ok(Self {
+            threads,
+            index,
+            dtype,
+            places,
+            ends,
+            order,
+            each,
+            width,
+            first,
+            thread,
+            warp,
+            lane,
+            keys,
+            slots,
+            totals,
+            counted,
+        })
+    }
+
+    fn warps(&self) -> i64 {
+        self.threads / LANES
+    }
+
+    /// The places and the one behind them.
+    fn all_places(&self, b: &mut KernelBuilder) -> ExprId {
+        let one = b.int(1);
+        b.exprs().add(self.places, one)
+    }
+
+    fn emit(&self, b: &mut KernelBuilder) {
+        self.clear(b);
+        self.read(b);
+        b.sync(Scope::Block);
+        self.each_own(b, |b, slot, _| {
+            let count = self.slot(b, slot);
+            self.set_slot(b, slot, count, 1);
+        });
+        b.sync(Scope::Block);
+        let before = self.add_up(b);
+        let lower = self.total(b, self.totals[0], self.warps());
+        let lower = b.let_("all_lower", lower);
+        self.write_prefixes(b, before);
+        b.sync(Scope::Block);
+        if let Some(ends) = self.ends {
+            self.write_ends(b, ends, lower);
+        }
+        if let Some(order) = self.order {
+            b.sync(Scope::Block);
+            self.each_own(b, |b, slot, position| {
+                let next = self.slot(b, slot);
+                self.set_slot(b, slot, next, 1);
+                let to = b.exprs().binary(BinaryOp::Add, lower, next);
+                let to = as_index(b, to);
+                let to = b.exprs().mul(to, order.step);
+                let position = as_data(b, position, DType::I32);
+                b.store(order.buffer, to, position);
+            });
+        }
+    }
+
+    fn number(&self, b: &mut KernelBuilder, n: i64) -> ExprId {
+        b.exprs().int(n, DType::I32)
+    }
+
+    /// What a slot holds.
+    fn slot(&self, b: &mut KernelBuilder, slot: ExprId) -> ExprId {
+        let held = b.load("held", self.slots, slot);
+        b.exprs().cast(held, DType::I32)
+    }
+
+    /// Puts a number into a slot, and so many more.
+    fn set_slot(&self, b: &mut KernelBuilder, slot: ExprId, number: ExprId, more: i64) {
+        let more = self.number(b, more);
+        let sum = b.exprs().binary(BinaryOp::Add, number, more);
+        let sum = b.exprs().cast(sum, SLOT);
+        b.store(self.slots, slot, sum);
+    }
+
+    /// The element of each round that a thread has, where threads are beside each other.
+    fn beside(&self, b: &mut KernelBuilder, round: ExprId) -> ExprId {
+        let threads = b.int(self.threads);
+        let before = b.exprs().mul(round, threads);
+        let at = b.exprs().add(before, self.thread);
+        b.let_("at", at)
+    }
+
+    /// Nobody has counted anything.
+    fn clear(&self, b: &mut KernelBuilder) {
+        let nothing = b.exprs().int(0, SLOT);
+        b.count("place", self.width, Unroll::By(4), |b, round| {
+            let slot = self.beside(b, round);
+            b.store(self.slots, slot, nothing);
+        });
+    }
+
+    /// Keeps which of the block's places each position has, and how many have a lower one than these.
+    fn read(&self, b: &mut KernelBuilder) {
+        let (zero, one, nothing) = (b.int(0), b.int(1), self.number(b, 0));
+        b.store(self.counted, zero, nothing);
+        let (first, width) = (as_data(b, self.first, DType::I32), as_data(b, self.width, DType::I32));
+        b.count("round", self.each, Unroll::By(4), |b, round| {
+            let at = self.beside(b, round);
+            // All are read, so that loads need not wait for tests.
+            let last = b.exprs().sub(self.index.length, one);
+            let from = b.exprs().index(IndexOp::Min, at, last);
+            let place = places::place_of(b, &self.index, self.dtype, self.places, from);
+            let place = b.exprs().cast(place, DType::I32);
+            let own = b.exprs().binary(BinaryOp::Sub, place, first);
+            let own = b.let_("own", own);
+            let is_inside = b.exprs().lt(at, self.index.length);
+            let is_lower = b.exprs().binary(BinaryOp::Lt, own, nothing);
+            let is_behind = b.exprs().binary(BinaryOp::Ge, own, width);
+            let is_other = b.exprs().binary(BinaryOp::LogicalOr, is_lower, is_behind);
+            let (none, more) = (self.number(b, -1), self.number(b, 1));
+            let key = b.exprs().ternary(TernaryOp::Where, is_other, none, own);
+            let key = b.exprs().ternary(TernaryOp::Where, is_inside, key, none);
+            let key = b.exprs().cast(key, SLOT);
+            b.store(self.keys, at, key);
+            let is_lower = b.exprs().and(is_lower, is_inside);
+            let lower = b.load("counted", self.counted, zero);
+            let more = b.exprs().ternary(TernaryOp::Where, is_lower, more, nothing);
+            let lower = b.exprs().binary(BinaryOp::Add, lower, more);
+            b.store(self.counted, zero, lower);
+        });
+        let lower = b.load("counted", self.counted, zero);
+        let lower = share::reduce_lanes(b, lower, BinaryOp::Add);
+        self.of_last_lane(b, self.totals[0], lower);
+    }
+
+    /// Emits what is done with each position of the thread's stretch that has one of the block's places: `body` gets the slot
+    /// of the place, and the position.
+    fn each_own(&self, b: &mut KernelBuilder, body: impl FnOnce(&mut KernelBuilder, ExprId, ExprId)) {
+        let (threads, nothing) = (b.int(self.threads), self.number(b, 0));
+        let start = b.exprs().mul(self.thread, self.each);
+        let start = b.let_("stretch", start);
+        b.count("item", self.each, Unroll::By(4), |b, item| {
+            let position = b.exprs().add(start, item);
+            let key = b.load("key", self.keys, position);
+            let key = b.exprs().cast(key, DType::I32);
+            let is_own = b.exprs().binary(BinaryOp::Ge, key, nothing);
+            b.if_(is_own, |b| {
+                let key = as_index(b, key);
+                let row = b.exprs().mul(key, threads);
+                let slot = b.exprs().add(row, self.thread);
+                let slot = b.let_("slot", slot);
+                body(b, slot, position);
+            });
+        });
+    }
+
+    /// The first slot of the thread's part of all, as they follow each other.
+    fn part(&self, b: &mut KernelBuilder) -> ExprId {
+        let start = b.exprs().mul(self.thread, self.width);
+        b.let_("part", start)
+    }
+
+    /// Adds up what slots hold, and says how many positions come before the thread's part of them.
+    fn add_up(&self, b: &mut KernelBuilder) -> ExprId {
+        let (zero, nothing) = (b.int(0), self.number(b, 0));
+        b.store(self.counted, zero, nothing);
+        let start = self.part(b);
+        b.count("slot", self.width, Unroll::By(4), |b, number| {
+            let slot = b.exprs().add(start, number);
+            let more = self.slot(b, slot);
+            let sum = b.load("counted", self.counted, zero);
+            let sum = b.exprs().binary(BinaryOp::Add, sum, more);
+            b.store(self.counted, zero, sum);
+        });
+        let own = b.load("counted", self.counted, zero);
+        let mut up_to = own;
+        let mut distance = 1;
+        while distance < LANES {
+            let by = self.number(b, distance);
+            let below = b.shuffle("below", up_to, ShuffleMode::Up, by);
+            let distance_of = b.int(distance);
+            let is_first = b.exprs().lt(self.lane, distance_of);
+            let below = b.exprs().ternary(TernaryOp::Where, is_first, nothing, below);
+            let sum = b.exprs().binary(BinaryOp::Add, up_to, below);
+            up_to = b.let_("up_to", sum);
+            distance *= 2;
+        }
+        self.of_last_lane(b, self.totals[1], up_to);
+        b.sync(Scope::Block);
+        b.store(self.counted, zero, nothing);
+        b.for_("other", (zero, self.warp, 1), Unroll::No, |b, other| {
+            let more = b.load("sum", self.totals[1], other);
+            let sum = b.load("counted", self.counted, zero);
+            let sum = b.exprs().binary(BinaryOp::Add, sum, more);
+            b.store(self.counted, zero, sum);
+        });
+        let warps = b.load("counted", self.counted, zero);
+        let below = b.exprs().binary(BinaryOp::Sub, up_to, own);
+        let before = b.exprs().binary(BinaryOp::Add, warps, below);
+        b.let_("before", before)
+    }
+
+    /// Keeps what the last lane of each warp has.
+    fn of_last_lane(&self, b: &mut KernelBuilder, totals: BufId, value: ExprId) {
+        let last = b.int(LANES - 1);
+        let is_last = b.exprs().binary(BinaryOp::Eq, self.lane, last);
+        b.if_(is_last, |b| b.store(totals, self.warp, value));
+    }
+
+    /// What all warps have.
+    fn total(&self, b: &mut KernelBuilder, totals: BufId, warps: i64) -> ExprId {
+        let mut sum = self.number(b, 0);
+        for warp in 0..warps {
+            let warp = b.int(warp);
+            let more = b.load("total", totals, warp);
+            sum = b.exprs().binary(BinaryOp::Add, sum, more);
+        }
+        sum
+    }
+
+    /// Puts into each slot of the thread's part how many positions come before it, and behind all slots how many there are.
+    fn write_prefixes(&self, b: &mut KernelBuilder, before: ExprId) {
+        let (zero, one) = (b.int(0), b.int(1));
+        b.store(self.counted, zero, before);
+        let start = self.part(b);
+        b.count("slot", self.width, Unroll::By(4), |b, number| {
+            let slot = b.exprs().add(start, number);
+            let own = self.slot(b, slot);
+            let before = b.load("counted", self.counted, zero);
+            self.set_slot(b, slot, before, 0);
+            let sum = b.exprs().binary(BinaryOp::Add, before, own);
+            b.store(self.counted, zero, sum);
+        });
+        let threads = b.int(self.threads);
+        let last = b.exprs().sub(threads, one);
+        let is_last = b.exprs().binary(BinaryOp::Eq, self.thread, last);
+        b.if_(is_last, |b| {
+            let sum = b.load("counted", self.counted, zero);
+            let end = b.exprs().mul(self.width, threads);
+            self.set_slot(b, end, sum, 0);
+        });
+    }
+
+    /// Writes for each of the block's places how many positions have it or a lower one.
+    fn write_ends(&self, b: &mut KernelBuilder, ends: Lines, lower: ExprId) {
+        let (threads, one) = (b.int(self.threads), b.int(1));
+        let rounds = b.exprs().ceil_div(self.width, threads);
+        b.count("round", rounds, Unroll::No, |b, round| {
+            let own = self.beside(b, round);
+            let place = b.exprs().add(self.first, own);
+            let place = b.let_("place", place);
+            let is_own = b.exprs().lt(own, self.width);
+            let is_place = b.exprs().lt(place, self.places);
+            let is_one = b.exprs().and(is_own, is_place);
+            b.if_(is_one, |b| {
+                let next = b.exprs().add(own, one);
+                let next = b.exprs().mul(next, threads);
+                let up_to = self.slot(b, next);
+                let end = b.exprs().binary(BinaryOp::Add, lower, up_to);
+                let to = b.exprs().mul(place, ends.step);
+                b.store(ends.buffer, to, end);
+            });
+        });
+    }
+}
