@@ -329,7 +329,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
 }
 
 /// Where no operand lies along what would be the fastest dimension that stays, results do: their order is that of all.
-fn order_as_results(summary: &Summary<'_>, order: &mut Vec<AxisId>) {
+fn order_as_results(summary: &Summary<'_>, order: &mut [AxisId]) {
     let is_reduced = |root: &AxisId| summary.structure.reduced.contains(root);
     let touches = |tensor: &GlobalTensor| tensor.order.iter().any(is_reduced);
     let Some(fastest) = order.last().copied().filter(|root| !is_reduced(root)) else { return };
