@@ -642,18 +642,8 @@ impl Scan<'_> {
         if self.lanes == 1 {
             return (held, self.combine(b, held, own));
         }
-        let mut prefix = own;
-        let mut distance = 1;
-        while distance < self.lanes {
-            let by = b.exprs().int(distance, DType::I32);
-            let below = b.shuffle("below", prefix, ShuffleMode::Up, by);
-            let both = self.combine(b, below, prefix);
-            let last = b.int(distance - 1);
-            let has = b.exprs().lt(last, place.lane);
-            let next = b.exprs().ternary(TernaryOp::Where, has, both, prefix);
-            prefix = b.let_("upto", next);
-            distance *= 2;
-        }
+        let of = (place.lane, self.lanes);
+        let prefix = share::prefix_lanes(b, own, of, |b, below, own| self.combine(b, below, own));
         let (one, zero) = (b.exprs().int(1, DType::I32), b.int(0));
         let below = b.shuffle("below", prefix, ShuffleMode::Up, one);
         let has = b.exprs().lt(zero, place.lane);

@@ -1,7 +1,7 @@
 //! How blocks that wait for each other share work: pieces in turn, so that neighbours have pieces beside each other.
 
 use crate::kernel::{Dim, ExprId, KernelBuilder, ShuffleMode, Unroll};
-use crate::num::{BinaryOp, DType};
+use crate::num::{BinaryOp, DType, TernaryOp};
 use crate::options::DeviceDesc;
 
 /// Lanes of a warp.
@@ -111,6 +111,27 @@ pub(super) fn reduce_lanes(b: &mut KernelBuilder, mut value: ExprId, op: BinaryO
     value
 }
 
+/// What the lanes of a warp up to each have come to, of so many that belong together.
+pub(super) fn prefix_lanes(
+    b: &mut KernelBuilder,
+    mut value: ExprId,
+    (lane, lanes): (ExprId, i64),
+    combine: impl Fn(&mut KernelBuilder, ExprId, ExprId) -> ExprId,
+) -> ExprId {
+    let mut distance = 1;
+    while distance < lanes {
+        let by = b.exprs().int(distance, DType::I32);
+        let below = b.shuffle("below", value, ShuffleMode::Up, by);
+        let both = combine(b, below, value);
+        let last = b.int(distance - 1);
+        let has = b.exprs().lt(last, lane);
+        let next = b.exprs().ternary(TernaryOp::Where, has, both, value);
+        value = b.let_("upto", next);
+        distance *= 2;
+    }
+    value
+}
+
 /// An index as data of a type.
 pub(super) fn as_data(b: &mut KernelBuilder, index: ExprId, dtype: DType) -> ExprId {
     let data = b.exprs().as_data(index);
@@ -133,6 +154,15 @@ pub(super) fn thread(b: &mut KernelBuilder, dim: Dim) -> ExprId {
     let index = b.index_type();
     let at = b.exprs().thread_idx(dim);
     b.exprs().cast(at, index)
+}
+
+/// A thread's lane, its warp, and its number in a block whose warps lie along y.
+pub(super) fn lane_warp_thread(b: &mut KernelBuilder) -> [ExprId; 3] {
+    let (lane, warp) = (thread(b, Dim::X), thread(b, Dim::Y));
+    let lanes = b.int(LANES);
+    let number = b.exprs().mul(warp, lanes);
+    let number = b.exprs().add(number, lane);
+    [lane, warp, b.let_("thread", number)]
 }
 
 /// The number of the block, of one axis.

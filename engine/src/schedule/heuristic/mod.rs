@@ -19,6 +19,7 @@
 //! | `inner_persistent` | a value varies along the reduced dimensions after the reduction | a row a block, kept in registers |
 //! | `inner_outer` | reductions over rows, and over columns of the same tensors | rows in turn, held, short ones several at once; sums of columns in registers, then those of all blocks |
 
+mod beside;
 mod boxes;
 mod choose;
 mod column_ways;

@@ -10,6 +10,7 @@
 //! Each reduction is split in stages: a thread's own elements, lane by lane of
 //! the vector; the lanes; the threads; the blocks.
 
+use super::beside::{Beside, order_as_results};
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
 use super::norm_inner::prefetch_rows;
@@ -51,10 +52,6 @@ const OWN_SUMS_PER_SM: i64 = 512;
 const OWN_REGISTERS: i64 = 64;
 const MOST_OWN_VECTORS: i64 = 16;
 const OWN_THREADS: i64 = 128;
-/// Results in rows beside each other, of a thread's columns, where no operand has both: at most so many rows, and registers
-/// of their sums.
-const MOST_BESIDE: i64 = 8;
-const BESIDE_ACCUMULATORS: i64 = 32;
 
 /// How blocks read columns.
 #[derive(Clone, Copy)]
@@ -185,16 +182,6 @@ impl std::fmt::Display for ReductionParams {
     }
 }
 
-/// Rows of results of which each thread has several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Beside {
-    /// The last of the dimensions that stay, so many, which are these rows.
-    axes: usize,
-    /// Rows of a thread, and whether they divide all.
-    count: i64,
-    exact: bool,
-}
-
 /// Chooses for the given sizes.
 fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams {
     let &Problem { cx, summary, sizes } = problem;
@@ -203,7 +190,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let touches = |tensor: &GlobalTensor| tensor.order.iter().any(|root| summary.structure.reduced.contains(root));
     let mut order: Vec<AxisId> = summary.largest(touches).map(|tensor| tensor.order.clone()).unwrap_or_default();
     order.extend(summary.structure.roots.iter().filter(|root| !order.contains(root)).collect::<Vec<_>>());
-    order_as_results(summary, &mut order);
+    order_as_results(summary, touches, &mut order);
     let fastest = order.last().copied();
     let inner = fastest.is_none_or(|root| summary.structure.reduced.contains(&root));
     let (reduced, kept): (Vec<AxisId>, Vec<AxisId>) =
@@ -256,13 +243,10 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let few = if is_looked_up { columns.of_few_rows(&work, cx.device) } else { None };
     let (columns, most_y) = few.map_or((columns, None), |(columns, most_y)| (columns, Some(most_y)));
     let sums = if inner { work.kept } else { work.kept.saturating_mul(work.vectors) };
-    let beside = beside(summary, [&kept, &fast], touches).filter(|_| !inner && !is_looked_up && !has_pairs);
-    let rows = |axes: usize| product(&kept[kept.len() - axes..]);
-    let beside = beside.and_then(|axes| {
-        let most = [BESIDE_ACCUMULATORS / (vector * accumulators(scheduled)).max(1), sums / own_sums(cx.device)];
-        let most = most.into_iter().chain([rows(axes), MOST_BESIDE]).min().filter(|most| *most >= 2)?;
-        let count = power_of_two_below(most);
-        Some(Beside { axes, count, exact: divides(count, rows(axes)) })
+    let may_be_beside = !inner && !is_looked_up && !has_pairs;
+    let beside = Beside::axes(summary, [&kept, &fast], touches).filter(|_| may_be_beside).and_then(|axes| {
+        let rows = product(&kept[kept.len() - axes..]);
+        Beside::new(axes, rows, [vector * accumulators(scheduled), sums / own_sums(cx.device)])
     });
     let is_short_row = joined && work.vectors <= MOST_OWN_VECTORS && (run == 1 || vector == 1);
     let own_rows = if inner {
@@ -326,32 +310,6 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
         spread: spread.map(|spread| spread.blocks),
         min_blocks,
     }
-}
-
-/// Where no operand lies along what would be the fastest dimension that stays, results do: their order is that of all.
-fn order_as_results(summary: &Summary<'_>, order: &mut [AxisId]) {
-    let is_reduced = |root: &AxisId| summary.structure.reduced.contains(root);
-    let touches = |tensor: &GlobalTensor| tensor.order.iter().any(is_reduced);
-    let Some(fastest) = order.last().copied().filter(|root| !is_reduced(root)) else { return };
-    let is_all = |tensor: &GlobalTensor| {
-        tensor.is_output && order.iter().all(|root| is_reduced(root) || tensor.order.contains(root))
-    };
-    let is_along = |tensor: &GlobalTensor| touches(tensor) && tensor.order.last() == Some(&fastest);
-    if let Some(result) = summary.largest(is_all).filter(|_| !summary.globals.iter().any(is_along)) {
-        order.sort_by_key(|root| result.order.iter().position(|own| own == root));
-    }
-}
-
-/// How many of the last dimensions that stay no operand of the reductions has that has some of the fastest group.
-fn beside(
-    summary: &Summary<'_>,
-    [kept, fast]: [&[AxisId]; 2],
-    touches: impl Fn(&GlobalTensor) -> bool,
-) -> Option<usize> {
-    let has = |tensor: &GlobalTensor, roots: &[AxisId]| roots.iter().any(|root| tensor.order.contains(root));
-    let of_columns = summary.globals.iter().filter(|tensor| touches(tensor) && has(tensor, fast));
-    let without = |tensor: &GlobalTensor| kept.iter().rev().take_while(|root| !tensor.order.contains(root)).count();
-    of_columns.map(without).min().filter(|axes| *axes > 0)
 }
 
 /// Sums from which on threads have their own.

@@ -12,6 +12,7 @@ mod block;
 pub(super) mod owned;
 mod pair;
 pub(super) mod places;
+mod runs;
 mod select;
 mod tiles;
 mod warp;

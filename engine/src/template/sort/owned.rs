@@ -12,12 +12,12 @@
 
 use super::super::Template;
 use super::super::share::{self, LANES, as_data, as_index};
-use super::super::walk::{self, Lines, Walk};
+use super::super::walk::Lines;
 use super::ceil_div;
-use super::places;
-use crate::diag::{Diagnostic, Result};
-use crate::kernel::{BufId, Dim, ExprId, IndexOp, Kernel, KernelBuilder, Launch, Scope, ShuffleMode, Unroll};
-use crate::lower::{Scalars, hoist};
+use super::runs::Runs;
+use crate::diag::Result;
+use crate::kernel::{BufId, ExprId, IndexOp, Kernel, KernelBuilder, Launch, Scope, Unroll};
+use crate::lower::hoist;
 use crate::num::{BinaryOp, DType, TernaryOp};
 use crate::options::DeviceDesc;
 use crate::schedule::ArgClass;
@@ -110,13 +110,7 @@ pub(in super::super) fn kernel(template: &Template, shape: Shape, class: &ArgCla
 /// What emits the order.
 struct Owner {
     threads: i64,
-    /// The index, and the type of its elements.
-    index: Lines,
-    dtype: DType,
-    /// How many places there are, and what becomes of them where somebody asks.
-    places: ExprId,
-    ends: Option<Lines>,
-    order: Option<Lines>,
+    runs: Runs,
     /// Positions of a thread, places of a block, and the first of them.
     each: ExprId,
     width: ExprId,
@@ -136,15 +130,7 @@ struct Owner {
 
 impl Owner {
     fn new(b: &mut KernelBuilder, template: &Template, shape: Shape, class: &ArgClass) -> Result<Self> {
-        let walk = Walk::new(b, template, class)?;
-        let result = |number: usize| {
-            let at = template.outputs.iter().position(|output| output.result == number)?;
-            walk.to.get(at).copied()
-        };
-        let ends_of = template.fusion.ops.values().next().and_then(|op| op.outputs.first());
-        let ends_of = *ends_of.ok_or_else(|| Diagnostic::bug("runs have ends"))?;
-        let mut scalars = Scalars::new(&template.fusion, class);
-        let places = walk::extents(b, template, &mut scalars, ends_of)?[0];
+        let runs = Runs::new(b, template, class)?;
         let threads = i64::from(shape.threads);
         let warps = threads / LANES;
         let odd_part = |b: &mut KernelBuilder, name: &str, all: ExprId, parts: i64| {
@@ -156,14 +142,10 @@ impl Owner {
             hoist(b, name, own)
         };
         let one = b.int(1);
-        let all = b.exprs().add(places, one);
-        let each = odd_part(b, "each", walk.from.length, threads);
+        let all = b.exprs().add(runs.places, one);
+        let each = odd_part(b, "each", runs.index.length, threads);
         let width = odd_part(b, "width", all, shape.blocks.into());
-        let (lane, warp) = (share::thread(b, Dim::X), share::thread(b, Dim::Y));
-        let lanes = b.int(LANES);
-        let thread = b.exprs().mul(warp, lanes);
-        let thread = b.exprs().add(thread, lane);
-        let thread = b.let_("thread", thread);
+        let [lane, warp, thread] = share::lane_warp_thread(b);
         let block = share::block(b);
         let first = b.exprs().mul(block, width);
         let first = b.let_("first", first);
@@ -172,27 +154,7 @@ impl Owner {
         let slots = b.shared("slots", SLOT, threads * i64::from(shape.width) + LANES, 16);
         let totals = ["lower", "sums"].map(|name| b.shared(name, DType::I32, warps, 16));
         let counted = b.local("counted", DType::I32, 1);
-        let dtype = template.fusion.tensors[template.x].dtype;
-        let (ends, order) = (result(0), result(1));
-        let index = walk.from;
-        Ok(Self {
-            threads,
-            index,
-            dtype,
-            places,
-            ends,
-            order,
-            each,
-            width,
-            first,
-            thread,
-            warp,
-            lane,
-            keys,
-            slots,
-            totals,
-            counted,
-        })
+        Ok(Self { threads, runs, each, width, first, thread, warp, lane, keys, slots, totals, counted })
     }
 
     fn warps(&self) -> i64 {
@@ -202,7 +164,7 @@ impl Owner {
     /// The places and the one behind them.
     fn all_places(&self, b: &mut KernelBuilder) -> ExprId {
         let one = b.int(1);
-        b.exprs().add(self.places, one)
+        b.exprs().add(self.runs.places, one)
     }
 
     fn emit(&self, b: &mut KernelBuilder) {
@@ -219,10 +181,10 @@ impl Owner {
         let lower = b.let_("all_lower", lower);
         self.write_prefixes(b, before);
         b.sync(Scope::Block);
-        if let Some(ends) = self.ends {
+        if let Some(ends) = self.runs.ends {
             self.write_ends(b, ends, lower);
         }
-        if let Some(order) = self.order {
+        if let Some(order) = self.runs.order {
             b.sync(Scope::Block);
             self.each_own(b, |b, slot, position| {
                 let next = self.slot(b, slot);
@@ -279,13 +241,13 @@ impl Owner {
         b.count("round", self.each, Unroll::By(4), |b, round| {
             let at = self.beside(b, round);
             // All are read, so that loads need not wait for tests.
-            let last = b.exprs().sub(self.index.length, one);
+            let last = b.exprs().sub(self.runs.index.length, one);
             let from = b.exprs().index(IndexOp::Min, at, last);
-            let place = places::place_of(b, &self.index, self.dtype, self.places, from);
+            let place = self.runs.place(b, from);
             let place = b.exprs().cast(place, DType::I32);
             let own = b.exprs().binary(BinaryOp::Sub, place, first);
             let own = b.let_("own", own);
-            let is_inside = b.exprs().lt(at, self.index.length);
+            let is_inside = b.exprs().lt(at, self.runs.index.length);
             let is_lower = b.exprs().binary(BinaryOp::Lt, own, nothing);
             let is_behind = b.exprs().binary(BinaryOp::Ge, own, width);
             let is_other = b.exprs().binary(BinaryOp::LogicalOr, is_lower, is_behind);
@@ -326,37 +288,30 @@ impl Owner {
         });
     }
 
-    /// The first slot of the thread's part of all, as they follow each other.
-    fn part(&self, b: &mut KernelBuilder) -> ExprId {
+    /// Emits how a thread goes through its part of all slots, as they follow each other, and counts on from a number:
+    /// `body` gets each slot, and what was counted before it.
+    fn count_part(&self, b: &mut KernelBuilder, from: ExprId, body: impl FnOnce(&mut KernelBuilder, ExprId, ExprId)) {
+        let zero = b.int(0);
+        b.store(self.counted, zero, from);
         let start = b.exprs().mul(self.thread, self.width);
-        b.let_("part", start)
+        let start = b.let_("part", start);
+        b.count("slot", self.width, Unroll::By(4), |b, number| {
+            let slot = b.exprs().add(start, number);
+            let more = self.slot(b, slot);
+            let before = b.load("counted", self.counted, zero);
+            body(b, slot, before);
+            let sum = b.exprs().binary(BinaryOp::Add, before, more);
+            b.store(self.counted, zero, sum);
+        });
     }
 
     /// Adds up what slots hold, and says how many positions come before the thread's part of them.
     fn add_up(&self, b: &mut KernelBuilder) -> ExprId {
         let (zero, nothing) = (b.int(0), self.number(b, 0));
-        b.store(self.counted, zero, nothing);
-        let start = self.part(b);
-        b.count("slot", self.width, Unroll::By(4), |b, number| {
-            let slot = b.exprs().add(start, number);
-            let more = self.slot(b, slot);
-            let sum = b.load("counted", self.counted, zero);
-            let sum = b.exprs().binary(BinaryOp::Add, sum, more);
-            b.store(self.counted, zero, sum);
-        });
+        self.count_part(b, nothing, |_, _, _| {});
         let own = b.load("counted", self.counted, zero);
-        let mut up_to = own;
-        let mut distance = 1;
-        while distance < LANES {
-            let by = self.number(b, distance);
-            let below = b.shuffle("below", up_to, ShuffleMode::Up, by);
-            let distance_of = b.int(distance);
-            let is_first = b.exprs().lt(self.lane, distance_of);
-            let below = b.exprs().ternary(TernaryOp::Where, is_first, nothing, below);
-            let sum = b.exprs().binary(BinaryOp::Add, up_to, below);
-            up_to = b.let_("up_to", sum);
-            distance *= 2;
-        }
+        let add = |b: &mut KernelBuilder, below, own| b.exprs().binary(BinaryOp::Add, below, own);
+        let up_to = share::prefix_lanes(b, own, (self.lane, LANES), add);
         self.of_last_lane(b, self.totals[1], up_to);
         b.sync(Scope::Block);
         b.store(self.counted, zero, nothing);
@@ -393,16 +348,7 @@ impl Owner {
     /// Puts into each slot of the thread's part how many positions come before it, and behind all slots how many there are.
     fn write_prefixes(&self, b: &mut KernelBuilder, before: ExprId) {
         let (zero, one) = (b.int(0), b.int(1));
-        b.store(self.counted, zero, before);
-        let start = self.part(b);
-        b.count("slot", self.width, Unroll::By(4), |b, number| {
-            let slot = b.exprs().add(start, number);
-            let own = self.slot(b, slot);
-            let before = b.load("counted", self.counted, zero);
-            self.set_slot(b, slot, before, 0);
-            let sum = b.exprs().binary(BinaryOp::Add, before, own);
-            b.store(self.counted, zero, sum);
-        });
+        self.count_part(b, before, |b, slot, before| self.set_slot(b, slot, before, 0));
         let threads = b.int(self.threads);
         let last = b.exprs().sub(threads, one);
         let is_last = b.exprs().binary(BinaryOp::Eq, self.thread, last);
@@ -422,7 +368,7 @@ impl Owner {
             let place = b.exprs().add(self.first, own);
             let place = b.let_("place", place);
             let is_own = b.exprs().lt(own, self.width);
-            let is_place = b.exprs().lt(place, self.places);
+            let is_place = b.exprs().lt(place, self.runs.places);
             let is_one = b.exprs().and(is_own, is_place);
             b.if_(is_one, |b| {
                 let next = b.exprs().add(own, one);

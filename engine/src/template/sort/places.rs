@@ -12,14 +12,12 @@
 
 use super::super::Template;
 use super::super::share::{self, LANES, LARGE, Share, as_data, as_index};
-use super::super::walk::{self, Lines, Walk};
+use super::super::walk::Lines;
+use super::runs::Runs;
 use super::warp::Line;
 use super::words::{self, Item, Words};
 use crate::diag::{Diagnostic, Result, code};
-use crate::kernel::{
-    AtomicOp, BufId, CacheHint, Dim, ExprId, Kernel, KernelBuilder, Launch, Scope, ShuffleMode, Unroll,
-};
-use crate::lower::Scalars;
+use crate::kernel::{AtomicOp, BufId, CacheHint, ExprId, Kernel, KernelBuilder, Launch, Scope, ShuffleMode, Unroll};
 use crate::num::{BinaryOp, DType, TernaryOp};
 use crate::options::DeviceDesc;
 use crate::schedule::ArgClass;
@@ -115,13 +113,7 @@ pub(in super::super) fn kernel(template: &Template, shape: Shape, class: &ArgCla
 /// What emits the order.
 struct Orderer {
     shape: Shape,
-    /// The index, and the type of its elements.
-    index: Lines,
-    dtype: DType,
-    /// How many places there are, and what becomes of them where somebody asks.
-    places: ExprId,
-    ends: Option<Lines>,
-    order: Option<Lines>,
+    runs: Runs,
     share: Share,
     block: ExprId,
     thread: ExprId,
@@ -155,23 +147,11 @@ struct Room {
 
 impl Orderer {
     fn new(b: &mut KernelBuilder, template: &Template, shape: Shape, class: &ArgClass) -> Result<Self> {
-        let walk = Walk::new(b, template, class)?;
-        let result = |number: usize| {
-            let at = template.outputs.iter().position(|output| output.result == number)?;
-            walk.to.get(at).copied()
-        };
-        let ends_of = template.fusion.ops.values().next().and_then(|op| op.outputs.first());
-        let ends_of = *ends_of.ok_or_else(|| Diagnostic::bug("runs have ends"))?;
-        let mut scalars = Scalars::new(&template.fusion, class);
-        let places = walk::extents(b, template, &mut scalars, ends_of)?[0];
-        let (lane, warp) = (share::thread(b, Dim::X), share::thread(b, Dim::Y));
-        let lanes = b.int(LANES);
-        let thread = b.exprs().mul(warp, lanes);
-        let thread = b.exprs().add(thread, lane);
-        let thread = b.let_("thread", thread);
+        let runs = Runs::new(b, template, class)?;
+        let [lane, warp, thread] = share::lane_warp_thread(b);
         let share = Share::new(b, LARGE, shape.blocks, thread);
         let block = share::block(b);
-        let length = walk.from.length;
+        let length = runs.index.length;
         let tile = b.int(THREADS * i64::from(shape.each));
         let all = b.exprs().ceil_div(length, tile);
         let tiles = b.exprs().ceil_div(all, share.blocks);
@@ -202,28 +182,7 @@ impl Orderer {
             counted: b.local("counted", DType::I32, 2),
             bounds: b.local("bounds", DType::I32, 2),
         };
-        let dtype = template.fusion.tensors[template.x].dtype;
-        let (ends, order) = (result(0), result(1));
-        let index = walk.from;
-        Ok(Self {
-            shape,
-            index,
-            dtype,
-            places,
-            ends,
-            order,
-            share,
-            block,
-            thread,
-            warp,
-            line,
-            start,
-            tiles,
-            keys,
-            moved,
-            counts,
-            room,
-        })
+        Ok(Self { shape, runs, share, block, thread, warp, line, start, tiles, keys, moved, counts, room })
     }
 
     fn digits(&self) -> i64 {
@@ -240,7 +199,7 @@ impl Orderer {
             self.find_first(b);
             self.move_all(b, digit);
         }
-        match self.ends {
+        match self.runs.ends {
             Some(ends) if self.shape.is_one_digit() => self.write_counted(b, ends),
             Some(ends) => {
                 self.sync_all(b);
@@ -268,7 +227,7 @@ impl Orderer {
         if digit > 0 {
             return b.load_hinted("key", self.keys[(digit as usize - 1) % 2], at, CacheHint::Global);
         }
-        let place = place_of(b, &self.index, self.dtype, self.places, at);
+        let place = self.runs.place(b, at);
         let place = b.exprs().cast(place, self.key_type());
         b.let_("key", place)
     }
@@ -302,7 +261,7 @@ impl Orderer {
             let at = b.exprs().add(self.start, before);
             let at = b.exprs().add(at, self.thread);
             let at = b.let_("at", at);
-            let is_inside = b.exprs().lt(at, self.index.length);
+            let is_inside = b.exprs().lt(at, self.runs.index.length);
             b.if_(is_inside, |b| {
                 let key = self.key(b, digit, at);
                 let own = self.digit(b, digit, key);
@@ -453,7 +412,7 @@ impl Orderer {
         let own = Share::of_block(b, THREADS, self.thread);
         own.by_threads(b, all, |b, slot| b.store(self.room.slots, slot, nothing));
         b.sync(Scope::Block);
-        let rest = b.exprs().sub(self.index.length, first);
+        let rest = b.exprs().sub(self.runs.index.length, first);
         let is_part = b.exprs().bool(true);
         self.line.fill(b, (rest, is_part), |b, at| {
             let from = b.exprs().add(first, at);
@@ -565,7 +524,7 @@ impl Orderer {
                     0 => as_data(b, from, DType::I32),
                     _ => b.load_hinted("position", self.moved[1 - turn], from, CacheHint::Global),
                 };
-                match (is_last, self.order) {
+                match (is_last, self.runs.order) {
                     (false, _) => b.store_hinted(self.moved[turn], to, position, CacheHint::Global),
                     (true, Some(order)) => {
                         let to = b.exprs().mul(to, order.step);
@@ -573,7 +532,7 @@ impl Orderer {
                     }
                     (true, None) => {}
                 }
-                if !is_last || (self.ends.is_some() && !self.shape.is_one_digit()) {
+                if !is_last || (self.runs.ends.is_some() && !self.shape.is_one_digit()) {
                     let key = self.key(b, digit, from);
                     b.store_hinted(self.keys[turn], to, key, CacheHint::Global);
                 }
@@ -583,7 +542,7 @@ impl Orderer {
 
     /// Writes for each place how many positions have the digit that it is or a lower one.
     fn write_counted(&self, b: &mut KernelBuilder, ends: Lines) {
-        self.share.by_threads(b, self.places, |b, place| {
+        self.share.by_threads(b, self.runs.places, |b, place| {
             let end = self.up_to(b, place);
             let to = b.exprs().mul(place, ends.step);
             b.store(ends.buffer, to, end);
@@ -594,7 +553,7 @@ impl Orderer {
     fn write_ends(&self, b: &mut KernelBuilder, ends: Lines) {
         let last = self.shape.digits - 1;
         let keys = self.keys[last as usize % 2];
-        self.share.by_threads(b, self.places, |b, place| {
+        self.share.by_threads(b, self.runs.places, |b, place| {
             let key = as_data(b, place, self.key_type());
             let key = b.let_("own_key", key);
             let digit = self.digit(b, last, key);
@@ -650,24 +609,4 @@ impl Orderer {
             b.store(self.room.bounds, one, high);
         });
     }
-}
-
-/// The place of an element of an index, as an `i64`: one from the end is one from the start, and what is none is behind all.
-pub(super) fn place_of(b: &mut KernelBuilder, index: &Lines, dtype: DType, places: ExprId, at: ExprId) -> ExprId {
-    let element = b.exprs().mul(at, index.step);
-    let place = b.load("place", index.buffer, element);
-    let place = b.exprs().cast(place, DType::I64);
-    let all = as_data(b, places, DType::I64);
-    let zero = b.exprs().int(0, DType::I64);
-    let mut place = b.let_("place", place);
-    // Of a `u64` a number that no `i64` holds is negative now, and none.
-    if !dtype.is_unsigned() {
-        let from_end = b.exprs().binary(BinaryOp::Add, place, all);
-        let is_from_end = b.exprs().binary(BinaryOp::Lt, place, zero);
-        place = b.exprs().ternary(TernaryOp::Where, is_from_end, from_end, place);
-    }
-    let is_some = b.exprs().binary(BinaryOp::Ge, place, zero);
-    let is_below = b.exprs().binary(BinaryOp::Lt, place, all);
-    let is_place = b.exprs().binary(BinaryOp::LogicalAnd, is_some, is_below);
-    b.exprs().ternary(TernaryOp::Where, is_place, place, all)
 }
