@@ -21,6 +21,7 @@ mod layers;
 mod lowering;
 mod operations;
 mod oracle;
+mod pairs;
 mod preseg;
 mod property;
 mod random_schedules;

@@ -231,6 +231,46 @@ impl Chain {
         self.call("scatter", |args| args.value("x", x).value("index", index).value("src", src).with("dim", dim))
     }
 
+    /// What is looked up along two axes of `[2, 3, 16]`, one after the other, at places that are computed or held by an input.
+    fn mirrored(&mut self, x: TensorId) -> Option<Operand> {
+        let mut looked_up = Operand::Tensor(x);
+        for _ in 0..2 {
+            let (axis, size) = self.draw.choose(&[(0_i64, 2_i64), (1, 3), (2, 16)]);
+            let own = self.call("iota", |args| args.value("length", size + 1).value("start", -1));
+            let mut index = own.and_then(|own| self.builder.abs(own).ok())?;
+            if self.draw.once_in(3) {
+                index = self.builder.sub(size - 1, index).ok()?;
+            }
+            if self.draw.once_in(3) {
+                index = self.builder.cast(index, DType::U8).ok()?;
+            }
+            let dim = ops::OpArg::Int(axis);
+            looked_up =
+                self.call("index_select", |args| args.value("x", looked_up).value("index", index).with("dim", dim))?;
+        }
+        if self.draw.once_in(2) { self.builder.neg(looked_up).ok() } else { Some(looked_up) }
+    }
+
+    /// Elements of a line that are found by what is joined of pairs and seen in other axes, `[2, 3, 16]` of them each.
+    fn decoded(&mut self, x: TensorId) -> Option<Operand> {
+        let list = |numbers: &[i64]| ops::OpArg::Values(numbers.iter().map(|&number| Src::from(number)).collect());
+        let line = self.call("reshape", |args| args.value("x", x).with("shape", list(&[96])))?;
+        let numbers = self.builder.cast(x, DType::I32).ok()?;
+        let mut pair = Vec::new();
+        for by in [3_i64, 7] {
+            let own = self.builder.bitwise_and(numbers, by).ok()?;
+            pair.push(self.builder.broadcast(own, &[false, false, false, true]).ok()?.into());
+        }
+        let joined =
+            self.call("cat", |args| args.with("tensors", ops::OpArg::Values(pair)).with("dim", ops::OpArg::Int(3)))?;
+        let index = self.call("reshape", |args| args.value("x", joined).with("shape", list(&[192])))?;
+        let found = self
+            .call("index_select", |args| args.value("x", line).value("index", index).with("dim", ops::OpArg::Int(0)))?;
+        let shape = self.draw.choose(&[[6_i64, 32], [12, 16], [48, 4], [64, 3]]);
+        let found = self.call("reshape", |args| args.value("x", found).with("shape", list(&shape)))?;
+        self.builder.neg(found).ok()
+    }
+
     /// Rows that are looked up, in groups.
     fn groups_looked_up(&mut self, x: TensorId) -> Option<Operand> {
         let (place, groups) = (self.draw.below(2) as i64, self.draw.choose(&[1_i64, 2, 3]));
@@ -362,6 +402,29 @@ impl Chain {
         self.builder.cast(distance, DType::F32).ok()
     }
 
+    /// What is computed of a tensor beside the same at other places.
+    fn met(&mut self, x: TensorId) -> Option<Operand> {
+        let rank = self.builder.axes(x).len();
+        let mut made = self.builder.neg(x).ok()?;
+        if self.draw.once_in(2) {
+            made = self.builder.mul(made, x).ok()?;
+        }
+        let mut placed = || match self.draw.below(3) {
+            0 => Some((made, self.draw.once_in(2))),
+            turned => {
+                let dims: Vec<i64> = (0..rank).map(|axis| ((axis + turned) % rank) as i64).collect();
+                Some((self.builder.permute(made, &dims).ok()?, self.draw.once_in(2)))
+            }
+        };
+        let (a, b) = (placed()?, placed()?);
+        let mut beside = |(x, is_last): (Operand, bool)| {
+            let flags: Vec<bool> = (0..=rank).map(|axis| axis == if is_last { rank } else { 0 }).collect();
+            self.builder.broadcast(x, &flags).ok()
+        };
+        let (a, b) = (beside(a)?, beside(b)?);
+        self.builder.sub(a, b).ok()
+    }
+
     fn step(&mut self) -> Option<Operand> {
         // Half of the time on with what was made last.
         let last = self.tensors[self.tensors.len() - 1];
@@ -370,7 +433,7 @@ impl Chain {
         let rank = self.builder.axes(x).len();
         let list = |numbers: Vec<i64>| ops::OpArg::Values(numbers.into_iter().map(Src::from).collect());
         let dim = self.draw.below(rank.max(1)) as i64;
-        match self.draw.below(22) {
+        match self.draw.below(23) {
             0 => {
                 let turn = self.draw.below(rank.max(1));
                 let dims: Vec<i64> = (0..rank).map(|axis| ((axis + turn) % rank) as i64).collect();
@@ -429,6 +492,7 @@ impl Chain {
             18 => self.first(x, dim),
             19 => self.positions(),
             20 => self.shown(x, dim),
+            21 => self.met(x),
             _ => self.call("matmul", |args| args.value("a", x).value("b", y)),
         }
     }
@@ -506,7 +570,9 @@ fn windows(seed: u64) -> (Fusion, Vec<Arg>) {
     let computed = moved.and_then(|moved| this.builder.neg(moved).ok());
     let rows = this.input(seed, &[2, 3, 16], &mut args);
     let rolled = this.rolled(rows);
-    for result in [joined, computed, rolled].into_iter().flatten() {
+    let mirrored = this.mirrored(rows);
+    let decoded = this.decoded(rows);
+    for result in [joined, computed, rolled, mirrored, decoded].into_iter().flatten() {
         this.builder.output(result).unwrap();
     }
     (this.builder.finish().unwrap(), args)

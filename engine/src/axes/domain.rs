@@ -120,7 +120,7 @@ impl Domain {
         let reduced = check.steps(&self.reduced)?;
         check.nothing_is_used_twice(&kept, &reduced)?;
         let foreign = check.foreign(&kept, &reduced, storage)?;
-        check.reduction(&kept, &reduced, &foreign)?;
+        check.reduction(&kept, &reduced, &foreign, storage)?;
         Ok(foreign)
     }
 
@@ -359,7 +359,7 @@ impl Check<'_> {
     }
 
     /// Whether the loops add each value once.
-    fn reduction(&self, kept: &Steps, reduced: &Steps, foreign: &Foreign) -> Result<()> {
+    fn reduction(&self, kept: &Steps, reduced: &Steps, foreign: &Foreign, storage: Storage) -> Result<()> {
         if reduced.wanted.is_empty() {
             return Ok(());
         }
@@ -377,6 +377,10 @@ impl Check<'_> {
         // Threads add side by side, whatever stands around them.
         let first = self.domain.loops.iter().position(|own| own.place != Place::Thread && adds(own));
         let in_grid = self.domain.loops.iter().any(|own| own.place == Place::Block && adds(own));
+        // A thread has a register for each index of a loop that what is kept depends on, whatever else does.
+        let is_held = |position: usize, own: &DomainLoop| {
+            storage == Storage::Registers && position >= self.domain.shared_loops && kept.loops.contains(&own.axis)
+        };
         for other in &foreign.axes {
             let name = self.name(other.axis);
             let own = self.domain.loops.iter().enumerate().filter(|(_, own)| other.loops.contains(&own.axis));
@@ -387,7 +391,8 @@ impl Check<'_> {
                         self.name(own.axis)
                     )));
                 }
-                if own.place == Place::Serial && first.is_some_and(|first| position > first) {
+                let is_inside = own.place == Place::Serial && first.is_some_and(|first| position > first);
+                if is_inside && !is_held(position, own) {
                     return Err(refused(format!("the loop over {name} stands inside those that reduce {names}")));
                 }
                 if own.place == Place::Block && in_grid {

@@ -390,12 +390,14 @@ impl AxisGraph {
 
     /// Whether an axis is one element of another, or the only part of one that nothing is made of.
     pub fn is_picked(&self, axis: AxisId) -> bool {
-        let is_one = |xform: &Xform| match xform {
-            Xform::Resize { .. } => true,
-            Xform::Split { .. } => self.is_leaf(axis),
-            _ => false,
-        };
-        self.constant_extent(axis) == Some(1) && self.defs(axis).any(is_one)
+        let is_split = |xform: &Xform| matches!(xform, Xform::Split { .. });
+        let is_only = self.constant_extent(axis) == Some(1) && self.is_leaf(axis) && self.defs(axis).any(is_split);
+        is_only || self.is_one_of(axis)
+    }
+
+    /// Whether an axis is one element of another.
+    pub(crate) fn is_one_of(&self, axis: AxisId) -> bool {
+        self.constant_extent(axis) == Some(1) && self.defs(axis).any(|xform| matches!(xform, Xform::Resize { .. }))
     }
 
     /// The leaves that a schedule made of an axis, outer to inner; where it was divided in

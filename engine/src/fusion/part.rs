@@ -8,7 +8,7 @@
 //! whole but what it is given.
 
 use super::rewrite::Rewriter;
-use super::{AxisDecl, AxisKind, Fusion, OpId, Operand, ScalarDef, ScalarId, TensorId, finish};
+use super::{AxisDecl, AxisKind, Fusion, OpId, OpKind, Operand, ScalarDef, ScalarId, TensorId, finish};
 use crate::diag::Result;
 use crate::util::EntityId;
 use std::collections::BTreeSet;
@@ -48,7 +48,11 @@ pub fn part(fusion: &Fusion, suffix: &str, ops: &[OpId], outputs: &[TensorId]) -
         }
     }
     for op in ops.iter().map(|op| &fusion.ops[*op]) {
-        let results = rewriter.keep_undecided(op)?;
+        // What is canonical of arguments depends on what is known of sizes, which here is less or more.
+        let results = match op.kind {
+            OpKind::Call(_) => rewriter.write_again(op)?,
+            _ => rewriter.keep_undecided(op)?,
+        };
         rewriter.replace(op, &results)?;
     }
     rewriter.outputs(outputs)?;

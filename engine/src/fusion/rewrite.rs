@@ -313,7 +313,13 @@ impl<'a> Rewriter<'a> {
     fn updates(&mut self) -> Result<()> {
         for update in &self.old.updates {
             let target = self.builder.inputs[update.input as usize];
-            let tensor = self.tensor(update.tensor)?;
+            let mut tensor = self.tensor(update.tensor)?;
+            // What is returned as well is one result with what is written, also where both are an input as it is.
+            let is_input = matches!(self.builder.tensors[tensor].def, TensorDef::Input(_));
+            if is_input && self.old.outputs.contains(&update.tensor) {
+                tensor = self.builder.push_all(OpKind::Set, vec![Operand::Tensor(tensor)])?[0];
+                self.tensors.set(update.tensor, Some(tensor));
+            }
             self.builder.update(tensor, target)?;
         }
         Ok(())

@@ -35,6 +35,9 @@
 //! **Lanes.** Which lanes of a vector lie in a row that starts at an odd place is asked of a mask, which all rows of
 //! a thread share: [`mask_lanes`] is the pass that makes it.
 //!
+//! **Rows.** What a row has once is loaded for the two rows that a vector touches, and its lanes choose: [`look_up_by_row`]
+//! is the pass that finds such loads.
+//!
 //! **Divisions.** Index arithmetic divides by what sizes decide as often as not. A parameter may hold
 //! what replaces such a division by a multiplication ([`ParamKind::Reciprocal`]); [`add_reciprocals`] is
 //! the pass that adds them.
@@ -50,6 +53,7 @@ mod bind;
 mod bounds;
 mod build;
 mod by_part;
+mod by_row;
 mod exprs;
 mod facts;
 mod ir;
@@ -70,6 +74,7 @@ pub use bind::{BoundLaunch, BoundParam, bind, eval_over, shared_layout};
 pub use bounds::{BoundsReport, check_bounds};
 pub use build::KernelBuilder;
 pub use by_part::branch_by_part;
+pub use by_row::look_up_by_row;
 pub use exprs::{ExprArena, ExprNode};
 pub use facts::{Multiples, gcd};
 pub use ir::{

@@ -57,6 +57,7 @@ fn lower_as(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str, shar
     kernel.body = cleanup(kernel.body, &kernel.exprs);
     kernel::approximate(&mut kernel);
     kernel::mask_lanes(&mut kernel);
+    kernel::look_up_by_row(&mut kernel);
     kernel::branch_by_part(&mut kernel);
     kernel::weaken_assumptions(&mut kernel);
     kernel::add_reciprocals(&mut kernel);

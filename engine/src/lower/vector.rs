@@ -267,19 +267,48 @@ impl Lowering<'_> {
         self.emit_either((Some(tv), "load"), inside, wide, |l| l.emit_fill(tv, leaf, copy))
     }
 
-    /// Whether an index is made of quotients or remainders, which have no meaning below 0.
+    /// Whether an index is made of quotients or remainders of what may be below 0, where they have no meaning; beside tiles of any:
+    /// there registers are full of what goes through these, and few such loads are under way.
     fn divides(&mut self, index: ExprId) -> bool {
+        let has_tiles = self.scheduled.tensors.values().any(|data| data.tile.is_some());
         let (mut open, mut seen) = (vec![index], BTreeSet::new());
         while let Some(id) = open.pop() {
             let node = self.b.exprs()[id].expr;
-            if let Expr::Index(IndexOp::Div | IndexOp::Mod | IndexOp::CeilDiv, _, by) = node
+            if let Expr::Index(IndexOp::Div | IndexOp::Mod | IndexOp::CeilDiv, divided, by) = node
                 && !self.b.exprs().as_int(by).is_some_and(|by| by > 0 && by.count_ones() == 1)
+                && (has_tiles || !self.is_place(divided))
             {
                 return true;
             }
             open.extend(node.operands().filter(|operand| seen.insert(*operand)));
         }
         false
+    }
+
+    /// Whether an index is visibly no less than 0: made of places in the launch, constants and their sums, products and quotients.
+    fn is_place(&mut self, index: ExprId) -> bool {
+        let (mut open, mut seen) = (vec![index], BTreeSet::new());
+        while let Some(id) = open.pop() {
+            let node = self.b.exprs()[id].expr;
+            let is_number = match node {
+                Expr::Special(_) => true,
+                Expr::Const(_) => self.b.exprs().as_int(id).is_some_and(|value| value >= 0),
+                Expr::Param(param) => match self.b.param(param).kind {
+                    ParamKind::Derived(value) => {
+                        open.push(value);
+                        true
+                    }
+                    kind => matches!(kind, ParamKind::Size { .. } | ParamKind::Stride { .. }),
+                },
+                Expr::Index(op, ..) => op != IndexOp::Sub,
+                _ => false,
+            };
+            if !is_number {
+                return false;
+            }
+            open.extend(node.operands().filter(|operand| seen.insert(*operand)));
+        }
+        true
     }
 
     /// Where some lanes are inside, all are read, without a branch, so that many are under way. Elements

@@ -168,6 +168,10 @@ impl UnaryOp {
         !(self.is_predicate()
             || matches!(self, Abs | Ceil | Floor | Neg | BitwiseNot | Relu | Round | Sign | Trunc | Real | Imag))
     }
+    /// Whether a GPU has an instruction for it; the others take many.
+    pub const fn is_one_instruction(self) -> bool {
+        matches!(self, UnaryOp::Abs | UnaryOp::Neg | UnaryOp::Relu)
+    }
     /// Whether the operation is defined on operands of this type.
     pub const fn accepts(self, dtype: DType) -> bool {
         use UnaryOp::*;

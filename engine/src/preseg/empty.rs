@@ -1,9 +1,10 @@
 //! What has no element, or is made of none, is filled and not computed: results without
 //! elements, a reduction over nothing (its initial value), a product over nothing (0), a
-//! padded nothing (the padding), groups of nothing and sums over no group (0, and what comes
+//! padded nothing, or what is cut off as a whole (the padding), groups of nothing and sums over no group (0, and what comes
 //! after such sums), a tensor into which nothing is put (itself).
 
 use super::make::{extents, tensor};
+use super::slices::widths;
 use super::whole::{ChangeAll, Changes, Whole, call, operand};
 use crate::fusion::ops::{self, Form};
 use crate::fusion::{Op, OpKind, Operand, Src, TensorId};
@@ -75,6 +76,11 @@ fn of_nothing(whole: &Whole<'_>, op: &Op) -> Option<Fill> {
     if is_of_groups && sums_nothing(whole, op) {
         return Some(Fill::Number(Value::Int(0)));
     }
+    if let Some(pad) = call(op, Form::Pad) {
+        let value = op.inputs[pad.operands("value")].first();
+        let fill = || value.map_or(Fill::Number(Value::Int(0)), |value| Fill::Operand(*value));
+        return pads_nothing(whole, op).then(fill);
+    }
     let x = operand(op).filter(|x| whole.is_empty(*x))?;
     let dtype = whole.fusion.tensors[x].dtype;
     let is_product = |form: Form| call(op, form).is_some() && op.inputs.len() == 2 && has_no_terms(whole, x);
@@ -85,12 +91,15 @@ fn of_nothing(whole: &Whole<'_>, op: &Op) -> Option<Fill> {
         _ if [Form::Last, Form::Runs].into_iter().any(|form| call(op, form).is_some()) => {
             Some(Fill::Number(Value::Int(0)))
         }
-        _ => {
-            let pad = call(op, Form::Pad)?;
-            let value = op.inputs[pad.operands("value")].first();
-            Some(value.map_or(Fill::Number(Value::Int(0)), |value| Fill::Operand(*value)))
-        }
+        _ => None,
     }
+}
+
+/// Whether a pad leaves no element of what it pads: there is none, or all are cut off along some axis.
+fn pads_nothing(whole: &Whole<'_>, op: &Op) -> bool {
+    let Some(x) = operand(op) else { return false };
+    let cut = |((left, right), size): ((i64, i64), &i64)| left.min(0).saturating_add(right.min(0)) <= -size;
+    whole.is_empty(x) || widths(whole, op).is_some_and(|widths| widths.into_iter().zip(whole.sizes(x)).any(cut))
 }
 
 /// Whether a product of groups, or sums of rows in groups, have no group, or none of the sums has a term.

@@ -15,8 +15,8 @@
 use super::lookups::is_stored;
 use super::whole::{Whole, call};
 use crate::axes::axis_pairs;
-use crate::fusion::ops::Form;
-use crate::fusion::{Op, OpKind, Operand, ScalarId, TensorId};
+use crate::fusion::ops::{Form, IndexAxes};
+use crate::fusion::{Fusion, Op, OpKind, Operand, ScalarId, TensorId};
 use crate::util::{DisjointSets, PrimaryMap};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,6 +44,7 @@ type Groups = Vec<[Vec<usize>; 2]>;
 /// Axes with their cuts.
 pub(super) struct Finest<'a> {
     whole: &'a Whole<'a>,
+    refinable: Refinable,
     /// The number of each tensor's first axis.
     first: PrimaryMap<TensorId, usize>,
     /// The class of each axis.
@@ -55,12 +56,39 @@ pub(super) struct Finest<'a> {
     extents: BTreeMap<(usize, usize), ScalarId>,
 }
 
-/// Whether an operation is written in parts of axes as in axes.
-pub(super) fn is_refinable(op: &Op) -> bool {
-    match &op.kind {
-        OpKind::Call(_) => call(op, Form::Expand).is_some(),
-        _ => true,
+/// Which operations are written in parts of axes as in axes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refinable {
+    /// Whether some axes are reduced: what is joined or looked up is stored for that, and stays as it is.
+    reduces: bool,
+}
+
+impl Refinable {
+    pub(super) fn of(fusion: &Fusion) -> Self {
+        Self { reduces: fusion.ops.values().any(|op| matches!(op.kind, OpKind::Reduce { .. })) }
     }
+
+    pub(super) fn has(self, fusion: &Fusion, op: &Op) -> bool {
+        let OpKind::Call(own) = &op.kind else { return true };
+        let rank = |tensor: TensorId| fusion.tensors[tensor].axes.len();
+        match own.movement().form {
+            Some(Form::Expand) => true,
+            _ if self.reduces => false,
+            Some(Form::Cat) => true,
+            Some(Form::Lookup(IndexAxes::Same)) => own.lookup().is_some(),
+            // Of a line the result has the axes of the index.
+            Some(Form::Lookup(IndexAxes::InPlace)) => op.inputs.iter().filter_map(tensor_of).all(|own| rank(own) == 1),
+            _ => false,
+        }
+    }
+}
+
+/// The table of a lookup, if it has one axis alone, other than of one element.
+pub(super) fn line(whole: &Whole<'_>, op: &Op) -> Option<TensorId> {
+    let lookup = op.kind.lookup()?;
+    let table = op.inputs.get(lookup.table).and_then(tensor_of)?;
+    let is_line = (0..whole.rank(table)).all(|axis| axis == lookup.axis || whole.is_broadcast(table, axis));
+    is_line.then_some(table)
 }
 
 /// An operand that is a tensor.
@@ -79,9 +107,10 @@ impl<'a> Finest<'a> {
             first.push(count);
             count += whole.rank(tensor);
         }
-        let classes = classes(whole, &first, count);
+        let refinable = Refinable::of(whole.fusion);
+        let classes = classes(whole, refinable, &first, count);
         let (of_class, accepted, extents) = (vec![Class::default(); count], Vec::new(), BTreeMap::new());
-        let mut this = Self { whole, first, classes, of_class, accepted, extents };
+        let mut this = Self { whole, refinable, first, classes, of_class, accepted, extents };
         this.measure();
         this.keep_whole();
         this
@@ -122,13 +151,42 @@ impl<'a> Finest<'a> {
                 let number = self.class(op.output(), axis as usize);
                 self.of_class[number].whole = true;
             }
-            if !is_refinable(op) && !is_stored(op) {
+            if self.is_refinable(op) {
+                self.keep_worked_along(op);
+            } else if !is_stored(op) {
                 op.inputs.iter().filter_map(tensor_of).for_each(|tensor| self.keep(tensor));
                 op.outputs.iter().for_each(|tensor| self.keep(*tensor));
             }
         }
         // A kernel writes into an input what has its axes; a view would be copied there.
         whole.fusion.updates.iter().for_each(|update| self.keep(update.tensor));
+    }
+
+    /// Whether an operation is written in parts of axes as in axes.
+    pub(super) fn is_refinable(&self, op: &Op) -> bool {
+        self.refinable.has(self.whole.fusion, op)
+    }
+
+    /// Along an axis tensors are joined as they are, and a table is looked up; where that is a line, not its index.
+    fn keep_worked_along(&mut self, op: &Op) {
+        let OpKind::Call(own) = &op.kind else { return };
+        let kept: Vec<(TensorId, usize)> = match (own.lookup(), line(self.whole, op)) {
+            (Some(lookup), Some(table)) => vec![(table, lookup.axis)],
+            (Some(lookup), None) => self.tensors(op).map(|tensor| (tensor, lookup.axis)).collect(),
+            (None, _) if own.movement().form == Some(Form::Cat) => {
+                self.tensors(op).map(|tensor| (tensor, own.axis("dim"))).collect()
+            }
+            (None, _) => return,
+        };
+        for (tensor, axis) in kept {
+            let number = self.class(tensor, axis);
+            self.of_class[number].whole = true;
+        }
+    }
+
+    /// What an operation reads and makes.
+    fn tensors<'o>(&self, op: &'o Op) -> impl Iterator<Item = TensorId> + 'o {
+        op.inputs.iter().filter_map(tensor_of).chain(op.outputs.iter().copied())
     }
 
     /// No axis of a tensor is cut.
@@ -317,13 +375,16 @@ impl<'a> Finest<'a> {
 }
 
 /// The class of each axis.
-fn classes(whole: &Whole<'_>, first: &PrimaryMap<TensorId, usize>, count: usize) -> Vec<usize> {
+fn classes(whole: &Whole<'_>, refinable: Refinable, first: &PrimaryMap<TensorId, usize>, count: usize) -> Vec<usize> {
     let mut sets = DisjointSets::new(count);
-    for op in whole.fusion.ops.values().filter(|op| is_refinable(op)) {
+    for op in whole.fusion.ops.values().filter(|op| refinable.has(whole.fusion, op)) {
+        // Parts are axes of their own.
+        let joined = call(op, Form::Cat).map(|own| own.axis("dim"));
         let output = op.output();
         for (position, operand) in op.inputs.iter().enumerate() {
             let &Operand::Tensor(tensor) = operand else { continue };
-            for (from, to) in axis_pairs(&op.kind, position, whole.rank(tensor), whole.rank(output)) {
+            let pairs = axis_pairs(&op.kind, position, whole.rank(tensor), whole.rank(output));
+            for (from, to) in pairs.into_iter().filter(|(from, _)| joined != Some(*from)) {
                 sets.union(first[tensor] + from, first[output] + to);
             }
         }

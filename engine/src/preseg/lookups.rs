@@ -1,13 +1,15 @@
 //! Lookups read memory, and what is computed element by element of a table is computed of the elements that
 //! are found: `take(f(x, y), i)` is `f(take(x, i), take(y, i))`, and of what is one element along the axis that is looked
 //! up nothing is taken. So a table of log-probabilities is never stored for the few of them that a loss
-//! asks for. A gather of all that is on the other axes is a `take_along_axis`.
+//! asks for. A gather of all that is on the other axes is a `take_along_axis`. What is computed between two lookups of one tensor is
+//! computed behind both, which are one then (`places`).
 //!
 //! In the way of that: a table that is returned, and what lies behind the operations if it is computed by a kernel, since
 //! that would have to be stored in place of the table.
 
 use super::make::call as make;
-use super::whole::{Change, Changes, Whole};
+use super::places::may_be_one;
+use super::whole::{Change, Changes, Whole, call};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::{Form, IndexAxes, Lookup, OpArg};
 use crate::fusion::{Op, OpKind, Operand, Rewriter, TensorId};
@@ -47,7 +49,8 @@ fn behind<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
     let Some(Operand::Tensor(table)) = op.inputs.get(lookup.table).copied() else { return None };
     let moved = Moved { whole, op, lookup };
     let mut left = MOST_MOVED;
-    let is_moved = moved.operands(table).is_some() && moved.is_of_memory(table, &mut left);
+    let is_moved = moved.operands(table).is_some()
+        && (moved.is_of_memory(table, &mut left) || moved.is_of_lookup(table).is_some_and(|found| found != table));
     is_moved.then(|| -> Change<'a> { Box::new(move |r| moved.write(r, table)) })
 }
 
@@ -90,6 +93,25 @@ impl Moved<'_> {
         }
         *left -= 1;
         operands.into_iter().all(|operand| self.is_one(operand, table) || self.is_of_memory(operand, left))
+    }
+
+    /// The lookup that a table is made of by operations of one tensor each, if nobody else needs what lies between, and both could be
+    /// one.
+    fn is_of_lookup(&self, table: TensorId) -> Option<TensorId> {
+        let (whole, mut at) = (self.whole, table);
+        for _ in 0..MOST_MOVED {
+            if !whole.is_read_once(at) {
+                return None;
+            }
+            match self.operands(at).as_deref() {
+                Some(&[operand]) if !self.is_one(operand, at) => at = operand,
+                Some(_) => return None,
+                None => break,
+            }
+        }
+        let (in_place, first) = (Form::Lookup(IndexAxes::InPlace), whole.maker(at)?);
+        let both = [self.op, first].into_iter().all(|op| call(op, in_place).is_some());
+        (both && may_be_one(whole, first)).then_some(at)
     }
 
     /// What the lookup takes of a table.

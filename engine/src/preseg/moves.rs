@@ -10,7 +10,7 @@ use super::make::{broadcast, squeeze, tensor};
 use super::steps::{Trace, step, traces};
 use super::whole::{Change, Changes, Whole, operand};
 use crate::diag::Result;
-use crate::fusion::{Op, OpKind, Rewriter, TensorId};
+use crate::fusion::{Op, OpKind, Operand, Rewriter, TensorId};
 use crate::util::SecondaryMap;
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
@@ -41,13 +41,18 @@ fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op, traces: &SecondaryMap<TensorId, Op
 }
 
 /// Whether a view is better computed: by the kernel that computes what it looks at, or by those that
-/// read it. Elsewhere it costs nothing as it is.
+/// read it, but as a table, which is in memory. Elsewhere it costs nothing as it is.
 fn fuses(whole: &Whole<'_>, op: &Op) -> bool {
     let output = op.output();
     let x = operand(op).filter(|x| whole.is_read_once(*x));
     let made = x.and_then(|x| whole.maker(x)).is_some_and(is_computed);
     let mut readers = whole.readers(output).peekable();
-    made || readers.peek().is_some() && readers.all(is_computed)
+    made || readers.peek().is_some() && readers.all(|reader| is_computed(reader) && !reads_table(reader, output))
+}
+
+/// Whether an operation looks a tensor up.
+fn reads_table(op: &Op, tensor: TensorId) -> bool {
+    op.kind.lookup().is_some_and(|lookup| op.inputs.get(lookup.table) == Some(&Operand::Tensor(tensor)))
 }
 
 /// Whether kernels compute an operation.

@@ -6,15 +6,19 @@
 //! `reshape(pad(x))` is `where(inside, take(x, place), fill)`, which elementwise operations behind it have in their kernel.
 //! So windows that are a step apart, as those of pooling, are read where they lie, and rows that a pad shifts.
 //!
-//! In: a result of moves that elementwise operations read. In the way: arguments that are not row-major, places that an `i32` does not
-//! hold, pads of several values, and reductions in the same fusion, which read what is stored in wider accesses.
+//! An index of a lookup is such a number as well, whatever makes it: two lookups in a row, along two axes, are one whose place
+//! has both. One that data say is refused where it is no place of its axis: then no place is looked up of what is left of the argument.
+//!
+//! In: a result of moves that elementwise operations read, or that ends in a lookup. In the way: arguments that are not row-major, places
+//! that an `i32` does not hold, pads of several values, and reductions in the same fusion, which read what is stored in wider accesses.
 
-use super::make::{call as make, reshape, tensor};
+use super::known::{Known, Short};
+use super::make::{broadcast, call as make, reshape, tensor};
 use super::slices::{fill, ranges, widths};
 use super::whole::{Change, Changes, Whole, call, operand};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::{Form, IndexAxes, OpArg};
-use crate::fusion::{Op, OpKind, Operand, Rewriter, ScalarId, Src, TensorId};
+use crate::fusion::{AxisKind, Fusion, Op, OpKind, Operand, Rewriter, ScalarId, Src, TensorId};
 use crate::num::{BinaryOp, DType, TernaryOp};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -27,11 +31,10 @@ const MOST_MOVES: usize = 16;
 const MOST_WORK: usize = 40;
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
-    let reduces = whole.fusion.ops.values().any(|op| matches!(op.kind, OpKind::Reduce { .. }));
-    if reduces || !whole.knows_sizes() {
+    if !is_on(whole) {
         return Changes::new();
     }
-    let made = Rc::new(RefCell::new(Made::new()));
+    let made = Rc::new(RefCell::new(Made::default()));
     whole.each(move |whole, op| {
         let found = rule(whole, op)?;
         let made = Rc::clone(&made);
@@ -40,26 +43,47 @@ pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
     })
 }
 
+fn is_on(whole: &Whole<'_>) -> bool {
+    whole.knows_sizes() && !whole.fusion.ops.values().any(|op| matches!(op.kind, OpKind::Reduce { .. }))
+}
+
+/// Whether a lookup is one of an argument by moves alone, so that another one behind it could be the same.
+pub(super) fn may_be_one(whole: &Whole<'_>, lookup: &Op) -> bool {
+    let mut root = operand(lookup);
+    for _ in 0..MOST_MOVES {
+        match root.and_then(|tensor| whole.maker(tensor)) {
+            Some(maker) if matches!(maker.kind, OpKind::Call(_)) => root = operand(maker),
+            Some(_) => return false,
+            None => break,
+        }
+    }
+    is_on(whole) && root.is_some_and(|root| whole.is_row_major(root))
+}
+
 /// What is looked up as the result of an operation: of the moves that it ends, or of their conversion to the type in which others
 /// compute.
 fn rule(whole: &Whole<'_>, op: &Op) -> Option<Found> {
     let widens = |op: &Op| matches!(op.kind, OpKind::Cast(DType::F32));
     let output = op.output();
     let moved = if widens(op) { operand(op)? } else { output };
+    // A kernel has it, whoever reads it.
+    let looks_up = whole.maker(moved).is_some_and(|maker| call(maker, Form::Lookup(IndexAxes::InPlace)).is_some());
     let computes = |reader: &Op| reader.kind.is_elementwise();
     let dtype = whole.fusion.tensors[moved].dtype;
     if !dtype.is_float() && !dtype.is_int() {
         return None;
     }
-    let is_whole = |x: TensorId| !whole.is_returned(x) && !whole.is_empty(x) && whole.regroups(x);
+    let is_whole = |x: TensorId| !whole.is_empty(x) && whole.regroups(x);
     // Each conversion is one, where that is all that is done with it.
-    let is_end = (moved != output) == whole.readers(moved).all(widens);
-    let is_read = whole.readers(moved).next().is_some() && whole.readers(moved).all(computes);
-    if !is_whole(moved) || !is_end || !is_read {
+    let is_used = !whole.is_returned(moved) && whole.readers(moved).next().is_some();
+    let is_end = (moved != output) == (is_used && whole.readers(moved).all(widens));
+    let is_read = looks_up || is_used && whole.readers(moved).all(computes);
+    if !is_whole(moved) || !is_end || !is_read || !stores(whole.fusion, moved, false) {
         return None;
     }
     let way = Way::of(whole, moved)?;
-    let found = Found { output, moved, lead: way.lead(whole, moved)?, way };
+    let [lead, tail] = way.ends(whole, moved)?;
+    let found = Found { output, moved, lead, tail, way };
     found.is_cheap(whole).then_some(found)
 }
 
@@ -74,6 +98,13 @@ enum Place {
     /// The quotient and the remainder of what is not negative.
     Over(Box<Place>, i64),
     Rest(Box<Place>, i64),
+    /// What an index holds at its index along an axis, between these.
+    Held {
+        index: TensorId,
+        axis: usize,
+        low: i64,
+        high: i64,
+    },
 }
 
 impl Place {
@@ -121,6 +152,7 @@ impl Place {
         match self {
             Self::Index(axis) => (0, sizes[*axis] - 1),
             Self::Number(own) => (*own, *own),
+            Self::Held { low, high, .. } => (*low, *high),
             Self::Plus(a, b) => {
                 let (a, b) = (a.bounds(sizes), b.bounds(sizes));
                 (a.0.saturating_add(b.0), a.1.saturating_add(b.1))
@@ -149,7 +181,7 @@ impl Place {
         let (low, high) = self.bounds(sizes);
         let fits = |number: i64| i32::try_from(number).is_ok();
         let parts = match self {
-            Self::Index(_) | Self::Number(_) => true,
+            Self::Index(_) | Self::Number(_) | Self::Held { .. } => true,
             Self::Plus(a, b) => a.is_short(sizes) && b.is_short(sizes),
             Self::Times(a, by) | Self::Over(a, by) | Self::Rest(a, by) => a.is_short(sizes) && fits(*by),
         };
@@ -158,7 +190,7 @@ impl Place {
 
     fn reads(&self, axis: usize) -> bool {
         match self {
-            Self::Index(own) => *own == axis,
+            Self::Index(own) | Self::Held { axis: own, .. } => *own == axis,
             Self::Number(_) => false,
             Self::Plus(a, b) => a.reads(axis) || b.reads(axis),
             Self::Times(a, _) | Self::Over(a, _) | Self::Rest(a, _) => a.reads(axis),
@@ -168,6 +200,8 @@ impl Place {
     fn work(&self) -> usize {
         match self {
             Self::Index(_) | Self::Number(_) => 0,
+            // It is often the same for many elements.
+            Self::Held { .. } => 4,
             Self::Plus(a, b) => 1 + a.work() + b.work(),
             Self::Times(a, _) => 1 + a.work(),
             // A product and a shift; the remainder is what is left.
@@ -186,6 +220,8 @@ struct Way {
     tests: Vec<(Place, Range<i64>)>,
     /// What pads add; nothing if it is 0.
     fill: Option<ScalarId>,
+    /// Indices that data say, along an axis of the moved, and of how many elements they are places.
+    looked: Vec<(TensorId, usize, i64)>,
 }
 
 impl Way {
@@ -194,7 +230,7 @@ impl Way {
         let sizes = whole.sizes(moved);
         let index = |axis: usize| if sizes[axis] == 1 { Place::Number(0) } else { Place::Index(axis) };
         let places = (0..sizes.len()).map(index).collect();
-        let mut way = Self { argument: moved, places, tests: Vec::new(), fill: None };
+        let mut way = Self { argument: moved, places, tests: Vec::new(), fill: None, looked: Vec::new() };
         let (mut reads_memory, mut is_stored, mut fill) = (false, false, None);
         for _ in 0..MOST_MOVES {
             let Some(maker) = whole.maker(way.argument) else { break };
@@ -204,7 +240,7 @@ impl Way {
             }
             let step = Step::of(whole, maker)?;
             is_stored |= reads_memory && step.computes();
-            reads_memory |= matches!(step, Step::Reshape | Step::Stride(..));
+            reads_memory |= matches!(step, Step::Reshape | Step::Stride(..) | Step::Look { .. });
             if let Step::Pad(_, own) = &step
                 && *fill.get_or_insert(*own) != *own
             {
@@ -236,6 +272,15 @@ impl Way {
                 let place = std::mem::replace(&mut self.places[*dim], Place::Number(0));
                 self.places[*dim] = place.times(*by).plus(Place::Number(*start));
             }
+            Step::Look { dim, index, bounds } => {
+                // Along one of its own axes, in order.
+                let Place::Index(axis) = self.places[*dim] else { return None };
+                let (low, high) = bounds.unwrap_or((0, own[*dim] - 1));
+                self.places[*dim] = Place::Held { index: *index, axis, low, high };
+                if bounds.is_none() {
+                    self.looked.push((*index, axis, own[*dim]));
+                }
+            }
             Step::Select(dim, at) => self.places.insert(*dim, Place::Number(*at)),
             Step::Reshape => self.places = regrouped(&self.places, whole.sizes(self.argument), own, sizes)?,
         }
@@ -248,26 +293,35 @@ impl Way {
         }
     }
 
-    /// The first axes, which the argument has as they are; all others are one place in what is left of it.
-    fn lead(&self, whole: &Whole<'_>, moved: TensorId) -> Option<usize> {
+    /// How many axes before and behind the others the argument has as they are; those are one place in what is left of it.
+    fn ends(&self, whole: &Whole<'_>, moved: TensorId) -> Option<[usize; 2]> {
         let (sizes, own) = (whole.sizes(moved), whole.sizes(self.argument));
-        let is_same = |axis: usize| {
-            let is_one = sizes[axis] == 1 && self.places[axis] == Place::Number(0);
-            let is_index = is_one || self.places[axis] == Place::Index(axis);
-            let others = self.places.iter().enumerate().filter(|(at, _)| *at != axis).map(|(_, place)| place);
+        // An axis of the argument, which is one of the moved.
+        let is_same = |at: usize, axis: usize| {
+            let is_one = sizes[axis] == 1 && self.places[at] == Place::Number(0);
+            let is_index = is_one || self.places[at] == Place::Index(axis);
+            let others = self.places.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, place)| place);
             let mut others = others.chain(self.tests.iter().map(|(place, _)| place));
-            is_index && !others.any(|place| place.reads(axis))
+            sizes[axis] == own[at] && is_index && !others.any(|place| place.reads(axis))
         };
-        let axes = 0..sizes.len().min(own.len());
-        let lead = axes.take_while(|axis| sizes[*axis] == own[*axis] && is_same(*axis)).count();
-        let place = self.flat(whole, lead);
-        let reads_all = (lead..sizes.len()).all(|axis| sizes[axis] == 1 || place.reads(axis));
-        (lead < sizes.len().min(own.len()) && reads_all).then_some(lead)
+        let most = sizes.len().min(own.len());
+        let lead = (0..most).take_while(|axis| is_same(*axis, *axis)).count();
+        let behind = 1..(most - lead).max(1);
+        let tail = behind.take_while(|behind| is_same(own.len() - behind, sizes.len() - behind)).count();
+        let place = self.flat(whole, [lead, tail]);
+        let reads_all = (lead..sizes.len() - tail).all(|axis| sizes[axis] == 1 || place.reads(axis));
+        (lead < most && reads_all).then_some([lead, tail])
     }
 
-    /// The place in what is left of the argument behind its first axes.
-    fn flat(&self, whole: &Whole<'_>, lead: usize) -> Place {
-        let rest = self.places.iter().zip(whole.sizes(self.argument)).skip(lead);
+    /// The axes of the argument that are looked up.
+    fn looked_up<'w>(&self, whole: &'w Whole<'_>, [lead, tail]: [usize; 2]) -> &'w [i64] {
+        let sizes = whole.sizes(self.argument);
+        &sizes[lead..sizes.len() - tail]
+    }
+
+    /// The place in what is left of the argument between its first and its last axes.
+    fn flat(&self, whole: &Whole<'_>, ends: [usize; 2]) -> Place {
+        let rest = self.places[ends[0]..].iter().zip(self.looked_up(whole, ends));
         rest.fold(Place::Number(0), |flat, (place, size)| flat.times(*size).plus(place.clone()))
     }
 }
@@ -278,6 +332,12 @@ enum Step {
     Pad(Vec<(i64, i64)>, Option<ScalarId>),
     /// Elements along an axis, from one on so many apart.
     Stride(usize, i64, i64),
+    /// Those that a vector says along an axis: positions between these, if it follows from sizes.
+    Look {
+        dim: usize,
+        index: TensorId,
+        bounds: Option<(i64, i64)>,
+    },
     Select(usize, i64),
     Reshape,
 }
@@ -300,19 +360,63 @@ impl Step {
         }
         let lookup = call(op, Form::Lookup(IndexAxes::InPlace))?.lookup()?;
         let Some(Operand::Tensor(index)) = op.inputs.get(lookup.index).copied() else { return None };
-        let size = whole.sizes(operand(op)?)[lookup.axis];
-        let (start, by) = progression(whole, index, size)?;
-        Some(Self::Stride(lookup.axis, start, by))
+        let (dim, size) = (lookup.axis, whole.sizes(operand(op)?)[lookup.axis]);
+        if let Some((start, by)) = progression(whole, index, size) {
+            return Some(Self::Stride(dim, start, by));
+        }
+        if let Some(known) = Known::of(whole, index) {
+            // Others are refused where they are looked up.
+            let bounds = known.bounds().filter(|(low, high)| *low >= 0 && *high < size)?;
+            return Some(match known.progression() {
+                Some((start, by)) => Self::Stride(dim, start, by),
+                None => Self::Look { dim, index, bounds: Some(bounds) },
+            });
+        }
+        let is_vector = whole.rank(index) == 1 && whole.kind(index, 0) == AxisKind::Iteration;
+        is_vector.then_some(Self::Look { dim, index, bounds: None })
     }
 
     /// Whether a kernel makes it, whatever reads it.
     fn computes(&self) -> bool {
         match self {
             Self::Pad(widths, _) => widths.iter().any(|width| width.0 > 0 || width.1 > 0),
-            Self::Stride(..) => true,
+            Self::Stride(..) | Self::Look { .. } => true,
             Self::Slice(_) | Self::Select(..) | Self::Reshape => false,
         }
     }
+}
+
+/// Whether something on the way back from a tensor, by moves alone, is stored to be looked up, or seen otherwise, behind it; or would
+/// be, if what is computed of one tensor on the way were computed behind (`lookups`).
+fn stores(fusion: &Fusion, moved: TensorId, computes: bool) -> bool {
+    let (mut at, mut reads_memory) = (moved, false);
+    for _ in 0..MOST_MOVES {
+        let Some(maker) = fusion.definition(at).map(|op| &fusion.ops[op]) else { return false };
+        let Some(x) = operand(maker) else { return false };
+        let is_one = maker.inputs.iter().filter(|input| matches!(input, Operand::Tensor(_))).count() == 1;
+        if computes && maker.kind.is_elementwise() && is_one {
+            at = x;
+            continue;
+        }
+        let OpKind::Call(moves) = &maker.kind else { return false };
+        let looks_up = moves.movement().form == Some(Form::Lookup(IndexAxes::InPlace));
+        match moves.movement().form {
+            Some(Form::Pad) if reads_memory => return true,
+            _ if looks_up && reads_memory => return true,
+            Some(Form::Reshape) => reads_memory = true,
+            _ if looks_up => reads_memory = true,
+            Some(Form::Pad | Form::Slice | Form::Select) => {}
+            _ => return false,
+        }
+        at = x;
+    }
+    false
+}
+
+/// Whether a fusion has lookups behind lookups, so that its sizes have to be seen.
+pub(super) fn may_find(fusion: &Fusion) -> bool {
+    let looks_up = |op: &Op| call(op, Form::Lookup(IndexAxes::InPlace)).is_some();
+    fusion.ops.values().any(|op| looks_up(op) && stores(fusion, op.output(), true))
 }
 
 /// The first of numbers that are so far apart, if all are positions of an axis of this size: others are refused where they are
@@ -384,19 +488,25 @@ struct Found {
     output: TensorId,
     moved: TensorId,
     way: Way,
-    /// Axes of the table before the one that is looked up.
+    /// Axes of the table before the one that is looked up, and behind it.
     lead: usize,
+    tail: usize,
 }
 
-/// What was made of places, for a tensor of these sizes.
-type Made = BTreeMap<(Vec<i64>, Place), TensorId>;
+/// What was made.
+#[derive(Default)]
+struct Made {
+    /// Of places, for a tensor of these sizes.
+    places: BTreeMap<(Vec<i64>, Place), TensorId>,
+    short: Short,
+}
 
 impl Found {
     /// Whether the place is made by few operations on numbers of 32 bits.
     fn is_cheap(&self, whole: &Whole<'_>) -> bool {
         let sizes = whole.sizes(self.moved);
-        let flat = self.way.flat(whole, self.lead);
-        let elements = whole.sizes(self.way.argument)[self.lead..].iter().product::<i64>();
+        let flat = self.way.flat(whole, self.ends());
+        let elements = self.elements(whole);
         let tests: usize = self.way.tests.iter().map(|(place, _)| 2 + place.work()).sum();
         let varies = |place: &Place| !matches!(place, Place::Number(_));
         let are_short = self.way.tests.iter().all(|(place, _)| varies(place) && place.is_short(sizes));
@@ -407,13 +517,22 @@ impl Found {
             && flat.work() + tests <= MOST_WORK
     }
 
+    fn ends(&self) -> [usize; 2] {
+        [self.lead, self.tail]
+    }
+
+    /// How many places the axis has that is looked up.
+    fn elements(&self, whole: &Whole<'_>) -> i64 {
+        self.way.looked_up(whole, self.ends()).iter().fold(1, |n, size| n.saturating_mul(*size))
+    }
+
     fn write(&self, r: &mut Rewriter<'_>, whole: &Whole<'_>, made: &mut Made) -> Result<TensorId> {
         let (sizes, dtype) = (whole.sizes(self.moved), whole.fusion.tensors[self.output].dtype);
         let table = self.table(r, whole)?;
-        let elements = whole.sizes(self.way.argument)[self.lead..].iter().product::<i64>();
-        let flat = self.way.flat(whole, self.lead);
+        let elements = self.elements(whole);
+        let flat = self.way.flat(whole, self.ends());
         let (low, high) = flat.bounds(sizes);
-        let mut place = number(r, made, sizes, &flat)?;
+        let mut place = number(r, whole, made, sizes, &flat)?;
         // What comes from a pad is read from anywhere.
         if low < 0 {
             place = tensor(r.builder.binary(BinaryOp::Maximum, place, 0)?)?;
@@ -421,11 +540,14 @@ impl Found {
         if high >= elements {
             place = tensor(r.builder.binary(BinaryOp::Minimum, place, elements - 1)?)?;
         }
-        let dim = OpArg::Int(sizes.len() as i64 - 1);
+        for &(index, axis, size) in &self.way.looked {
+            place = self.held_to(r, whole, place, (index, axis, size))?;
+        }
+        let dim = OpArg::Int((sizes.len() - self.tail) as i64 - 1);
         let mut read = make(&mut r.builder, "take_along_axis", |args| {
             args.value("x", table).value("index", place).with("dim", dim)
         })?;
-        if let Some(inside) = self.inside(r, sizes, made)? {
+        if let Some(inside) = self.inside(r, whole, made)? {
             let own = whole.fusion.tensors[self.moved].dtype;
             let zero: Src = if own.is_float() { 0.0.into() } else { 0.into() };
             let fill = self.way.fill.map_or(zero, |fill| r.scalar(fill).into());
@@ -435,23 +557,42 @@ impl Found {
         tensor(r.builder.cast(read, dtype)?)
     }
 
-    /// The argument, with all that is left behind its first axes as one.
+    /// A place, where an index that data say holds one of its axis; else none.
+    fn held_to(
+        &self,
+        r: &mut Rewriter<'_>,
+        whole: &Whole<'_>,
+        place: TensorId,
+        (index, axis, size): (TensorId, usize, i64),
+    ) -> Result<TensorId> {
+        let own = r.tensor(index)?;
+        let own = along(r, own, axis, whole.rank(self.moved))?;
+        let b = &mut r.builder;
+        let own = b.cast(own, DType::I64)?;
+        let (is_high, is_low) = (b.binary(BinaryOp::Ge, own, 0)?, b.binary(BinaryOp::Lt, own, size)?);
+        let is_place = b.binary(BinaryOp::LogicalAnd, is_high, is_low)?;
+        tensor(b.ternary(TernaryOp::Where, is_place, place, -1)?)
+    }
+
+    /// The argument, with all that is left between its first and last axes as one.
     fn table(&self, r: &mut Rewriter<'_>, whole: &Whole<'_>) -> Result<TensorId> {
         let (argument, rank) = (self.way.argument, whole.rank(self.moved));
         let axes = &whole.fusion.tensors[argument].axes;
         let mut shape: Vec<Src> = axes[..self.lead].iter().map(|axis| r.scalar(axis.extent).into()).collect();
-        shape.resize(rank - 1, 1.into());
-        shape.push(whole.sizes(argument)[self.lead..].iter().product::<i64>().into());
+        shape.resize(rank - self.tail - 1, 1.into());
+        shape.push(self.elements(whole).into());
+        shape.extend(axes[axes.len() - self.tail..].iter().map(|axis| Src::from(r.scalar(axis.extent))));
         let x = r.tensor(argument)?;
         reshape(&mut r.builder, x, shape)
     }
 
     /// Whether an element is not from a pad; none where all are not.
-    fn inside(&self, r: &mut Rewriter<'_>, sizes: &[i64], made: &mut Made) -> Result<Option<TensorId>> {
+    fn inside(&self, r: &mut Rewriter<'_>, whole: &Whole<'_>, made: &mut Made) -> Result<Option<TensorId>> {
+        let sizes = whole.sizes(self.moved);
         let mut all: Option<TensorId> = None;
         for (place, range) in &self.way.tests {
             let (low, high) = place.bounds(sizes);
-            let own = number(r, made, sizes, place)?;
+            let own = number(r, whole, made, sizes, place)?;
             let b = &mut r.builder;
             let mut tests = Vec::new();
             if low < range.start {
@@ -471,10 +612,16 @@ impl Found {
     }
 }
 
+/// A vector that lies along one of so many axes.
+fn along(r: &mut Rewriter<'_>, line: TensorId, axis: usize, rank: usize) -> Result<TensorId> {
+    let flags: Vec<bool> = (0..rank).map(|other| other != axis).collect();
+    broadcast(&mut r.builder, line, &flags)
+}
+
 /// For each element of a tensor of these sizes, as far as it depends on that, the number that a place is.
-fn number(r: &mut Rewriter<'_>, made: &mut Made, sizes: &[i64], place: &Place) -> Result<TensorId> {
+fn number(r: &mut Rewriter<'_>, whole: &Whole<'_>, made: &mut Made, sizes: &[i64], place: &Place) -> Result<TensorId> {
     let key = (sizes.to_vec(), place.clone());
-    if let Some(known) = made.get(&key) {
+    if let Some(known) = made.places.get(&key) {
         return Ok(*known);
     }
     let bug = || Diagnostic::bug("a place is the same everywhere");
@@ -486,29 +633,49 @@ fn number(r: &mut Rewriter<'_>, made: &mut Made, sizes: &[i64], place: &Place) -
             tensor(r.builder.cast(index, DType::I32)?)?
         }
         Place::Number(_) => return Err(bug()),
+        Place::Held { index, axis, low, high } => {
+            let line = match Known::of(whole, *index) {
+                Some(known) => {
+                    let (least, most) = known.sure(*index);
+                    let mut line = known.write(r, *index, &mut made.short)?;
+                    if least < *low {
+                        line = tensor(r.builder.binary(BinaryOp::Maximum, line, *low)?)?;
+                    }
+                    if most > *high {
+                        line = tensor(r.builder.binary(BinaryOp::Minimum, line, *high)?)?;
+                    }
+                    line
+                }
+                None => {
+                    let own = r.tensor(*index)?;
+                    tensor(r.builder.cast(own, DType::I32)?)?
+                }
+            };
+            along(r, line, *axis, sizes.len())?
+        }
         Place::Plus(a, b) => {
-            let own = self::number(r, made, sizes, a)?;
+            let own = self::number(r, whole, made, sizes, a)?;
             let other: Src = match &**b {
                 Place::Number(by) => (*by).into(),
-                other => self::number(r, made, sizes, other)?.into(),
+                other => self::number(r, whole, made, sizes, other)?.into(),
             };
             tensor(r.builder.binary(BinaryOp::Add, own, other)?)?
         }
         Place::Times(a, by) => {
-            let own = self::number(r, made, sizes, a)?;
+            let own = self::number(r, whole, made, sizes, a)?;
             tensor(r.builder.binary(BinaryOp::Mul, own, *by)?)?
         }
         Place::Over(a, by) => {
-            let own = self::number(r, made, sizes, a)?;
+            let own = self::number(r, whole, made, sizes, a)?;
             tensor(r.builder.binary(BinaryOp::Div, own, *by)?)?
         }
         Place::Rest(a, by) => {
-            let own = self::number(r, made, sizes, a)?;
-            let quotient = self::number(r, made, sizes, &Place::Over(a.clone(), *by))?;
+            let own = self::number(r, whole, made, sizes, a)?;
+            let quotient = self::number(r, whole, made, sizes, &Place::Over(a.clone(), *by))?;
             let whole = r.builder.binary(BinaryOp::Mul, quotient, *by)?;
             tensor(r.builder.binary(BinaryOp::Sub, own, whole)?)?
         }
     };
-    made.insert(key, number);
+    made.places.insert(key, number);
     Ok(number)
 }

@@ -8,11 +8,14 @@
 //! What is in memory is seen in the finer axes, and so is what is returned, or read by others, in its own: a tensor
 //! whose elements lie in order may be seen in any axes.
 //!
+//! Tensors that are joined stay whole along that axis alone, and what is looked up along the table's; of a line, which has no other
+//! axes, the result has those of the index, however fine. So what is unpacked and decoded is computed in one go.
+//!
 //! Left alone: a reshape whose sides have no finer axes in common (`[6, 4]` as `[8, 3]`), one that would cut what
-//! another operation works along as it is (positions, what kernels widen or look up), or of what is written into an
-//! input, a view of memory, and one behind which nothing is computed.
+//! another operation works along as it is (positions, what kernels widen, what is joined or looked up where something is reduced), or
+//! of what is written into an input, a view of memory, and one behind which nothing is computed.
 
-use super::finest::{Finest, is_refinable, tensor_of};
+use super::finest::{Finest, Refinable, line, tensor_of};
 use super::lookups::is_stored;
 use super::make::{broadcast, call as make, extents, reshape, squeeze, tensor};
 use super::whole::{Changes, Whole, call, of_one, operand};
@@ -120,7 +123,7 @@ struct Behind {
 
 impl Behind {
     fn of(fusion: &Fusion) -> Self {
-        let mut this = Self::default();
+        let (mut this, refinable) = (Self::default(), Refinable::of(fusion));
         for op in fusion.ops.values().rev() {
             let output = op.output();
             let moves = matches!(op.kind, OpKind::Broadcast { .. } | OpKind::Squeeze { .. } | OpKind::Permute { .. });
@@ -129,7 +132,11 @@ impl Behind {
             let computed = direct || is_reshape && this.is_computed[output];
             let shows = call(op, Form::Select).or(call(op, Form::Slice)).is_some();
             let shown = shows && this.is_computed[output] || moves && this.is_shown[output];
-            for tensor in op.inputs.iter().filter_map(tensor_of) {
+            // A kernel computes an index for itself, and reads a table that is in memory.
+            let index = op.kind.lookup().filter(|_| refinable.has(fusion, op)).map(|lookup| lookup.index);
+            let inputs = op.inputs.iter().enumerate();
+            for (position, tensor) in inputs.filter_map(|(at, operand)| Some((at, tensor_of(operand)?))) {
+                let (direct, computed) = (direct || index == Some(position), computed || index == Some(position));
                 this.is_direct[tensor] |= direct;
                 this.is_computed[tensor] |= computed;
                 this.is_shown[tensor] |= shown;
@@ -152,7 +159,8 @@ struct Region<'a> {
 impl Region<'_> {
     fn changes(&self, op: &Op) -> bool {
         let mut tensors = op.inputs.iter().filter_map(tensor_of).chain(op.outputs.iter().copied());
-        self.gone.contains_key(&op.output()) || is_refinable(op) && tensors.any(|tensor| self.finest.is_cut(tensor))
+        self.gone.contains_key(&op.output())
+            || self.finest.is_refinable(op) && tensors.any(|tensor| self.finest.is_cut(tensor))
     }
 
     /// Writes an operation in finer axes, and gives its result in its own.
@@ -260,6 +268,12 @@ impl Region<'_> {
                 let shape = self.shape(r, output);
                 tensor(r.builder.index(&shape, self.places(output, *axis as usize)[0] as i64)?)
             }
+            OpKind::Call(_) if op.kind.lookup().is_some() => self.looked_up(r, op, &tensors),
+            OpKind::Call(own) if own.movement().form == Some(Form::Cat) => {
+                let dim = OpArg::Int(self.places(output, own.axis("dim"))[0] as i64);
+                let tensors = OpArg::Values(tensors.into_iter().map(Src::from).collect());
+                make(&mut r.builder, "cat", |args| args.with("tensors", tensors).with("dim", dim))
+            }
             OpKind::Call(_) => {
                 let x = operand(op).ok_or_else(|| Diagnostic::bug("nothing is expanded"))?;
                 let mut shape = self.shape(r, output);
@@ -271,6 +285,23 @@ impl Region<'_> {
             }
             kind => r.write_as(op, self.kind(kind, op), &tensors),
         }
+    }
+
+    /// A lookup in finer axes. The axis of a line is the last part of that along which it is looked up.
+    fn looked_up(&self, r: &mut Rewriter<'_>, op: &Op, tensors: &[TensorId]) -> Result<TensorId> {
+        let (lookup, output) = (op.kind.lookup(), op.output());
+        let found = lookup.and_then(|own| Some((*tensors.get(own.table)?, *tensors.get(own.index)?, own.axis)));
+        let (mut table, index, axis) = found.ok_or_else(|| Diagnostic::bug("nothing is looked up"))?;
+        let dim = self.places(output, axis).last().copied().unwrap_or(0);
+        if let Some(line) = line(self.whole, op) {
+            let rank = (0..self.whole.rank(output)).map(|axis| self.finest.count(output, axis)).sum();
+            let (new, extent) = (r.tensor(line)?, r.scalar(self.whole.fusion.tensors[line].axes[axis].extent));
+            let mut shape: Vec<Src> = vec![1.into(); rank];
+            shape[dim] = extent.into();
+            table = reshape(&mut r.builder, new, shape)?;
+        }
+        let dim = OpArg::Int(dim as i64);
+        make(&mut r.builder, "take_along_axis", |args| args.value("x", table).value("index", index).with("dim", dim))
     }
 
     fn is_repeated(&self, x: TensorId, output: TensorId, axis: usize) -> bool {

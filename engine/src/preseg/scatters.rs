@@ -2,6 +2,9 @@
 //! the index alone. `scatter(x, expand(i), src)` is a lookup of rows of `src` by the last position of each place in `i`, and
 //! a choice, so that neither the expanded index nor a last position for each element is ever stored.
 //!
+//! Where each row has an index of its own, the last positions are elements of theirs, but all are; so what they look up and the
+//! choice are one kernel, without a slice before them or a pad behind.
+//!
 //! In the way of that: an index, or a `src`, that is shorter or longer than `x` on the other axes.
 
 use super::make::{broadcast, call as make, squeeze, tensor};
@@ -19,7 +22,7 @@ fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
     let scatter = call(op, Form::Scatter)?;
     let [Operand::Tensor(x), Operand::Tensor(index), src] = *op.inputs.as_slice() else { return None };
     let dim = scatter.axis("dim");
-    let line = Line::of(whole, index, dim)?;
+    let line = Line::of(whole, index, dim);
     let is_long = |tensor: TensorId| whole.kind(tensor, dim) == AxisKind::Iteration && whole.sizes(tensor)[dim] > 1;
     // Along `dim` they may differ: places are those of x, positions those of the index.
     let is_as_wide = |tensor: TensorId| {
@@ -32,14 +35,19 @@ fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
         Operand::Tensor(src) => is_long(src) && is_as_wide(src),
         Operand::Scalar(_) => true,
     };
-    (fits && is_long(x) && is_as_wide(index))
-        .then(|| -> Change<'a> { Box::new(move |r| write(r, whole, &Put { x, line, src, dim })) })
+    let put = Put { x, index, line, src, dim };
+    // Of one row nothing has to be as wide.
+    let pays = line.is_some() || whole.rank(x) > 1;
+    (pays && fits && is_long(x) && is_as_wide(index))
+        .then(|| -> Change<'a> { Box::new(move |r| write(r, whole, &put)) })
 }
 
-/// A scatter of rows.
+/// A scatter.
 struct Put {
     x: TensorId,
-    line: Line,
+    index: TensorId,
+    /// The index of all rows, if it is the same.
+    line: Option<Line>,
     src: Operand,
     dim: usize,
 }
@@ -78,29 +86,27 @@ fn spread(whole: &Whole<'_>, tensor: TensorId, axis: usize) -> Option<(TensorId,
     }
 }
 
-/// Where somebody writes a place the row of the last one who does, elsewhere the row of `x`.
+/// Where somebody writes a place what the last one does who does, elsewhere what `x` has.
 fn write(r: &mut Rewriter<'_>, whole: &Whole<'_>, put: &Put) -> Result<TensorId> {
-    let &Put { x, line, src, dim } = put;
-    let (new, index) = (r.tensor(x)?, r.tensor(line.tensor)?);
-    let size = r.scalar(whole.fusion.tensors[x].axes[dim].extent);
+    let &Put { x, src, dim, .. } = put;
+    let new = r.tensor(x)?;
+    let last = put.last(r, whole)?;
     let src = match src {
         Operand::Tensor(src) => Operand::Tensor(r.tensor(src)?),
         Operand::Scalar(scalar) => Operand::Scalar(r.scalar(scalar)),
     };
     let b = &mut r.builder;
-    let others: Vec<bool> = (0..whole.rank(line.tensor)).map(|axis| axis != line.axis).collect();
-    let index = squeeze(b, index, &others)?;
-    let last = make(b, "last_position", |args| {
-        args.value("index", index).value("size", Operand::Scalar(size)).with("dim", OpArg::Int(0))
-    })?;
-    let is_written = tensor(b.binary(BinaryOp::Gt, last, 0)?)?;
-    let others: Vec<bool> = (0..whole.rank(x)).map(|axis| axis != dim).collect();
-    let is_written = broadcast(b, is_written, &others)?;
+    let mut is_written = tensor(b.binary(BinaryOp::Gt, last, 0)?)?;
+    if put.line.is_some() {
+        let others: Vec<bool> = (0..whole.rank(x)).map(|axis| axis != dim).collect();
+        is_written = broadcast(b, is_written, &others)?;
+    }
+    let looked_up = if put.line.is_some() { "index_select" } else { "take_along_axis" };
     let written = match src {
         Operand::Tensor(src) => {
             let position = b.binary(BinaryOp::Sub, last, 1)?;
             let position = b.binary(BinaryOp::Maximum, position, 0)?;
-            Src::Tensor(make(b, "index_select", |args| {
+            Src::Tensor(make(b, looked_up, |args| {
                 args.value("x", src).value("index", position).with("dim", OpArg::Int(dim as i64))
             })?)
         }
@@ -108,4 +114,21 @@ fn write(r: &mut Rewriter<'_>, whole: &Whole<'_>, put: &Put) -> Result<TensorId>
     };
     let all = b.ternary(TernaryOp::Where, is_written, written, new)?;
     tensor(b.cast(all, whole.fusion.tensors[x].dtype)?)
+}
+
+impl Put {
+    /// The last positions of places: a line of them, where the index is one.
+    fn last(&self, r: &mut Rewriter<'_>, whole: &Whole<'_>) -> Result<TensorId> {
+        let size = Operand::Scalar(r.scalar(whole.fusion.tensors[self.x].axes[self.dim].extent));
+        let index = r.tensor(self.line.map_or(self.index, |line| line.tensor))?;
+        let b = &mut r.builder;
+        let (index, dim) = match self.line {
+            Some(line) => {
+                let others: Vec<bool> = (0..whole.rank(line.tensor)).map(|axis| axis != line.axis).collect();
+                (squeeze(b, index, &others)?, 0)
+            }
+            None => (index, self.dim as i64),
+        };
+        make(b, "last_position", |args| args.value("index", index).value("size", size).with("dim", OpArg::Int(dim)))
+    }
 }

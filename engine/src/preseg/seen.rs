@@ -8,8 +8,8 @@
 //! innermost in memory. Passes get nothing else, so calls with equal numbers get the same fusion.
 
 use super::pitches::lengths_of;
-use super::regroup;
 use super::whole::call;
+use super::{places, regroup};
 use crate::compile::BoundFusion;
 use crate::fusion::ops::Form;
 use crate::fusion::{Axis, Bindings, Fusion, OpKind, TensorId};
@@ -47,7 +47,8 @@ impl SeenSizes {
                 matches!(call.movement().form, Some(Form::Slice | Form::Pad | Form::Cat | Form::Repeat))
             }
             _ => false,
-        }) || regroup::may_find(fusion);
+        }) || regroup::may_find(fusion)
+            || places::may_find(fusion);
         let finds_tops = fusion.ops.values().any(|op| call(op, Form::Top).is_some());
         let axes = || fusion.tensors.values().flat_map(|tensor| &tensor.axes);
         let size_of = |axis: &Axis| bindings.scalar(axis.extent).as_i64();

@@ -7,8 +7,8 @@
 use super::seen::SeenSizes;
 use super::whole::{Changes, Whole};
 use super::{
-    casts, cats, counts, empty, lookups, moves, overlaps, pitches, places, products, puts, regroup, repeats, rolls,
-    scans, scatters, shifts, slices, splits, stacks, thin, tops, twins,
+    casts, cats, counts, empty, lookups, meetings, moves, overlaps, pitches, places, products, puts, regroup, repeats,
+    rolls, scans, scatters, shifts, slices, splits, stacks, thin, tops, twins,
 };
 use crate::compile::BoundFusion;
 use crate::diag::{Diagnostic, Result, code};
@@ -54,9 +54,9 @@ passes! {
     overlaps: "What is joined of parts that are computed of the same is chosen part by part.";
     repeats: "What is repeated is read again.";
     puts: "Rows that are added where an index says, and then up in groups with weights, are added up at once.";
-    scatters: "Rows that are put where one index says are looked up by who writes last.";
+    scatters: "Rows that are put where one index says, or each its own, are looked up by who writes last.";
     tops: "The first element of a line alone is a maximum and the least position that has it.";
-    places: "What is read of an argument through pads, reshapes and lookups at known places is looked up in one go.";
+    places: "What is read of an argument through pads, reshapes and lookups in turn is looked up in one go.";
     lookups: "What is computed of a table is computed of the elements that are found.";
     splits: "An axis that is split behind a lookup is split in its index.";
     regroup: "What lies before and behind a reshape is computed in axes that both have in common.";
@@ -66,6 +66,7 @@ passes! {
     scans: "A scan between conversions is one of what is converted.";
     twins: "What costs something is computed once.";
     counts: "What is made of no tensor or of vectors is made for each dimension along which it lies.";
+    meetings: "What meets itself at other places is computed for each.";
     pitches: "Products whose rows start at odd places are parts of wider ones, where copies cost less than that saves.";
 }
 

@@ -12,6 +12,7 @@ use crate::tensor::{Arg, ArgMeta, HostTensor, TensorMeta};
 use crate::text;
 use std::collections::BTreeSet;
 
+mod meetings;
 mod overlaps;
 mod pitches;
 mod reshapes;
@@ -184,6 +185,22 @@ fn rows_that_one_index_puts_are_looked_up() {
 }
 
 #[test]
+fn what_rows_put_at_places_of_their_own_is_looked_up_as_a_whole() {
+    let check = |sizes: &[&[i64]], before: &str, after: &str| {
+        check(&["scatters"], "%x: f32[?, ?], %i: u8[?, ?], %s: f32[?, ?]", sizes, before, after);
+    };
+    let put = "%j = remainder %i, 5\n%c = scatter %x, %j, %s dim(1)\nreturn %c";
+    let looked_up = "%j = remainder %i, 5\n%s0 = size %x axis(1)\n%0 = last_position %j, %s0 dim(1)\n%1 = gt %0, 0\n\
+                     %2 = sub %0, 1\n%3 = maximum %2, 0\n%4 = take_along_axis %s, %3 dim(1)\n\
+                     %c = where %1, %4, %x\nreturn %c";
+    check(&[&[4, 5], &[4, 3], &[4, 3]], put, looked_up);
+    check(&[&[4, 5], &[4, 3], &[4, 6]], put, looked_up);
+    // Fewer rows are put than there are.
+    check(&[&[4, 5], &[3, 3], &[3, 3]], put, put);
+    check(&[&[4, 5], &[4, 3], &[5, 3]], put, put);
+}
+
+#[test]
 fn rows_that_are_added_up_in_groups_are_never_stored() {
     let check = |before: &str, after: &str| {
         let sizes: [&[i64]; 3] = [&[5, 4], &[5], &[3, 2]];
@@ -280,6 +297,20 @@ fn slices_of_all_and_pads_by_nothing_go() {
         "%a = pad %x widths(2, 1, 0, 3)\n%b = slice %a starts(0, 2) ends(3, 6)\n%c = exp %b\n%d = pad %c widths(-1, -2)\nreturn %d",
         "%s0 = size %x axis(0)\n%0 = slice %x starts(0, 1) ends(%s0, 2) manual_normalization\n%d = exp %0\nreturn %d",
     );
+}
+
+#[test]
+fn what_a_pad_cuts_off_as_a_whole_is_filled() {
+    let filled = |widths: &str| {
+        let text = whole("%x: f32[?, ?]", &format!("%a = pad %x widths({widths}) value(1.5)\nreturn %a"));
+        let fusion = text::parse_one(&text).expect("it reads");
+        let args = arguments(&fusion, &[&[3, 2]]);
+        let (fired, made) = presegment(&only(&["empty"]), &fusion, &args).expect("no pass fails");
+        check_values(&fusion, &made, &args);
+        !fired.is_empty()
+    };
+    assert!(filled("1, -2") && filled("-3, 2") && filled("2, 0, 4, -3"));
+    assert!(!filled("1, -1") && !filled("-1, 0") && !filled("2, 0, 4, -2"));
 }
 
 #[test]

@@ -246,14 +246,20 @@ impl<'a> Building<'a> {
             if is_copied {
                 value = self.copy_of(value);
             }
-            // The operation itself takes a bias as it was given.
-            if self.values[value].meta.sizes == sizes {
+            // The operation itself takes a bias as it was given, and what was declared to lie as it does.
+            if self.values[value].meta.sizes == sizes && !self.declares_layout(segment, input) {
                 inputs[input] = HostInput::Value(value);
             }
             operands.push(value);
         }
         let call = HostCall { segment, inputs, outputs, frees: Vec::new() };
         Ok(LibraryCall { product: part.found.product.clone(), operands, call })
+    }
+
+    /// Whether a segment says of one of its inputs how it lies.
+    fn declares_layout(&self, segment: usize, input: usize) -> bool {
+        let part = &self.segments.segments[segment].fusion;
+        matches!(part.inputs.get(input), Some(Operand::Tensor(tensor)) if part.tensors[*tensor].layout.is_some())
     }
 
     /// Writes updates into their inputs, all after everything has been read: what one

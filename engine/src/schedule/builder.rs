@@ -68,6 +68,7 @@ impl ScheduleBuilder {
 
     fn split_with(&mut self, axis: AxisId, factor: i64, count: Option<i64>, exact: bool) -> Result<(AxisId, AxisId)> {
         let exact = exact && !self.distrustful;
+        self.need_several(axis, "split")?;
         self.need_short_name(axis)?;
         if factor < 1 || count.is_some_and(|count| count < 1) {
             return Err(Diagnostic::user(
@@ -117,6 +118,7 @@ impl ScheduleBuilder {
         if parts.places < 1 {
             return Err(Diagnostic::user(code::SCHEDULE_AXES, format!("split of {} into no parts", self.name(axis))));
         }
+        self.need_several(axis, "split")?;
         self.need_short_name(axis)
     }
 
@@ -125,8 +127,10 @@ impl ScheduleBuilder {
         if outer == inner {
             return Err(Diagnostic::user(code::SCHEDULE_AXES, format!("merge of {} with itself", self.name(outer))));
         }
-        self.need_short_name(outer)?;
-        self.need_short_name(inner)?;
+        for axis in [outer, inner] {
+            self.need_several(axis, "merge")?;
+            self.need_short_name(axis)?;
+        }
         self.need_apart(outer, inner)?;
         self.scheduled.steps.push(Step::Merge { outer: self.name(outer), inner: self.name(inner) });
         Ok(self.scheduled.axes.merge(outer, inner))
@@ -180,6 +184,15 @@ impl ScheduleBuilder {
         }
         let message = format!("{verb} of {}, which is already transformed", self.name(axis));
         Err(Diagnostic::user(code::SCHEDULE_AXES, message))
+    }
+
+    /// No loop runs over what is one element of another axis: its index is known.
+    fn need_several(&self, axis: AxisId, verb: &str) -> Result<()> {
+        if !self.scheduled.axes.is_one_of(axis) {
+            return Ok(());
+        }
+        let message = format!("{verb} of {}, which is one element of another axis", self.name(axis));
+        Err(Diagnostic::user(code::SCHEDULE_AXES, message).note("it has one index, and no loop runs over it"))
     }
 
     /// Of two axes none decides the other, nor do both decide a third.

@@ -463,14 +463,16 @@ impl<'a> SegmentCompiler<'a> {
             }
         }
         for (output, meta) in whole.outputs.iter().zip(outputs) {
-            self.want_seen(*output, meta);
+            self.want_seen(*output, &meta.sizes);
         }
     }
 
-    /// A tensor that a result sees in other axes lies so that the result lies as it should: else that would be a copy.
-    fn want_seen(&mut self, output: TensorId, meta: &TensorMeta) {
+    /// A tensor that a result of these sizes sees in other axes lies so that the result lies as it should: else that would
+    /// be a copy. What is written into an input is as dense as a kernel writes it.
+    fn want_seen(&mut self, output: TensorId, sizes: &[i64]) {
         let OpFacts { fusion, bindings, aliases, .. } = self.facts;
-        let (mut tensor, mut sizes, mut strides) = (output, meta.sizes.clone(), meta.strides.clone());
+        let Some(mut strides) = self.wanted[output].clone() else { return };
+        let (mut tensor, mut sizes) = (output, sizes.to_vec());
         while let Some(op) = fusion.definition(tensor).filter(|op| !aliases.ops[*op]) {
             let seen = fusion.tensor_inputs(op).next().filter(|_| is_reshape(&fusion.ops[op].kind));
             let Some(seen) = seen.filter(|seen| self.wanted[*seen].is_none()) else { return };

@@ -98,7 +98,9 @@ impl Relations<'_> {
             self.unclear.get_or_insert(own);
             return;
         };
-        if a.known() == Some(0) && b.known() == Some(0) {
+        // Of one element, which sizes alone show, the result has no index.
+        let is_dropped = self.nodes[from].concrete && !self.nodes[to].concrete;
+        if a.known() == Some(0) && b.known() == Some(0) && !is_dropped {
             return self.pair(from, to);
         }
         // A broadcast that is padded has one index here, whatever it meets elsewhere; so has

@@ -115,6 +115,16 @@ fn a_reduction_adds_each_value_once() {
         Storage::Registers,
         "the loop over d2 stands inside those that reduce d1",
     );
+    // A thread holds a value for each index of a loop over what is kept and more, but not where others share the loop.
+    let both = n.graph.merge(b, a);
+    let held = Domain { shared_loops: 0, ..domain(&[a], &[r], &[(r, Serial), (both, Serial)]) };
+    check(&n, &held, Storage::Registers, "d2");
+    check(
+        &n,
+        &Domain { shared_loops: 2, ..held },
+        Storage::Registers,
+        "the loop over d2 stands inside those that reduce d1",
+    );
     // Threads have no place in that order.
     check(&n, &loops([(a, Block), (r, Thread), (b, Serial)]), Storage::Registers, "d2");
     check(

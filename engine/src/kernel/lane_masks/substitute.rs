@@ -5,7 +5,7 @@ use crate::kernel::ir::{Expr, ExprId, VarId};
 use std::collections::BTreeMap;
 
 /// An expression in which variables are replaced, folded as lowering would have.
-pub(super) fn substitute(exprs: &mut ExprArena, root: ExprId, by: &BTreeMap<VarId, ExprId>) -> ExprId {
+pub(in crate::kernel) fn substitute(exprs: &mut ExprArena, root: ExprId, by: &BTreeMap<VarId, ExprId>) -> ExprId {
     substituted(exprs, root, by, BTreeMap::new())
 }
 

@@ -1,5 +1,5 @@
-//! What becomes of tensors that are joined of parts of the same (pass `overlaps`), and of what is read at known places by way of
-//! pads, reshapes and lookups (pass `places`).
+//! What becomes of tensors that are joined of parts of the same (pass `overlaps`), and of what is read at places that are computed by
+//! way of pads, reshapes and lookups (pass `places`).
 
 use super::*;
 
@@ -110,5 +110,103 @@ fn folds_of_pads_are_looked_up() {
     for (from, to) in [("return %y", "return %y, %p"), ("return %y", "%z = sum %y axes(1)\nreturn %z")] {
         let other = body.replace(from, to);
         assert_eq!(passed("places", "%x: f32[?, ?, ?]", &[&[3, 7, 7]], &other), None, "{other}");
+    }
+}
+
+#[test]
+fn lookups_behind_lookups_are_one() {
+    // Places that mirror, and those of what is nearest.
+    let mirrored = "%0 = iota 9, -2\n%i = abs %0\n%1 = sub 6, %i\n%2 = abs %1\n%a = sub 6, %2\n";
+    let nearest = "%3 = iota 10\n%4 = cast %3 f32\n%5 = mul %4, 0.5\n%6 = floor %5\n%b = cast %6 i32\n";
+    for ([first, second], sizes) in [([1, 2], [3, 7, 5]), ([2, 1], [3, 5, 7]), ([0, 2], [7, 3, 5])] {
+        let body = format!(
+            "{mirrored}{nearest}%c = index_select %x, %a dim({first})\n%y = index_select %c, %b dim({second})\n"
+        );
+        for dtype in ["bf16", "f32", "u8"] {
+            let signature = format!("%x: {dtype}[?, ?, ?]");
+            for ends in ["return %y", "%z = cast %y f32\n%w = exp %z\nreturn %w"] {
+                let made = passed("places", &signature, &[&sizes], &format!("{body}{ends}")).expect("it fires");
+                assert_eq!(counts(&made, ["index_select", "take_along_axis", "iota"]), [0, 1, 0], "{made}");
+            }
+        }
+    }
+}
+
+#[test]
+fn places_by_way_of_floats_are_held_to_what_they_are() {
+    // The first one is not below 0, and the second one is held to the last by itself.
+    let body = "%0 = iota 10\n%1 = cast %0 f32\n%2 = mul %1, 0.5\n%3 = sub %2, 0.25\n%4 = maximum %3, 0.0\n%5 = floor %4\n\
+         %a = cast %5 i64\n%6 = add %a, 1\n%b = minimum %6, 4\n%c = index_select %x, %a dim(0)\n\
+         %y = index_select %c, %b dim(1)\nreturn %y";
+    let made = passed("places", "%x: f32[?, ?]", &[&[5, 5]], body).expect("it fires");
+    assert_eq!(counts(&made, ["maximum", "minimum", "clamp"]), [1, 2, 0], "{made}");
+}
+
+#[test]
+fn what_is_computed_between_lookups_is_computed_behind_both() {
+    let body = "%0 = iota 9, -2\n%i = abs %0\n%a = cast %x f32\n%b = index_select %a, %i dim(0)\n%c = mul %b, 2.0\n\
+         %y = index_select %c, %i dim(1)\nreturn %y";
+    let fusion = text::parse_one(&whole("%x: bf16[?, ?]", body)).expect("it reads");
+    let args = arguments(&fusion, &[&[8, 7]]);
+    let (fired, made) = presegment(&only(&["lookups", "places"]), &fusion, &args).expect("it is right");
+    check_values(&fusion, &made, &args);
+    let text = text::print(&made);
+    assert_eq!(counts(&text, ["index_select", "take_along_axis"]), [0, 1], "{fired:?} {text}");
+    // Not if it is needed, or made of two.
+    for (from, to) in [("return %y", "return %y, %c"), ("mul %b, 2.0", "mul %b, %b")] {
+        let other = text::parse_one(&whole("%x: bf16[?, ?]", &body.replace(from, to))).expect("it reads");
+        let (_, made) = presegment(&only(&["lookups", "places"]), &other, &args).expect("it is right");
+        check_values(&other, &made, &args);
+        assert_eq!(counts(&text::print(&made), ["index_select"]), [2], "{to}");
+    }
+}
+
+#[test]
+fn places_that_are_given_are_held_to_their_axis() {
+    let body = "%c = index_select %x, %i dim(0)\n%y = index_select %c, %j dim(1)\nreturn %y";
+    let fusion = text::parse_one(&whole("%x: f32[?, ?, ?], %i: i64[?], %j: u8[?]", body)).expect("it reads");
+    let tensor = |dtype: DType, sizes: &[i64], numbers: &[i64]| {
+        let number = |index: &[i64]| Value::Int(numbers[index.last().map_or(0, |at| *at as usize) % numbers.len()]);
+        Arg::Tensor(HostTensor::from_fn(dtype, sizes, number).expect("it fits"))
+    };
+    let x = Arg::Tensor(
+        HostTensor::from_fn(DType::F32, &[4, 5, 3], |index| {
+            Value::Float((index[0] * 15 + index[1] * 3 + index[2]) as f64)
+        })
+        .expect("it fits"),
+    );
+    let given = |i: &[i64], j: &[i64]| {
+        vec![x.clone(), tensor(DType::I64, &[i.len() as i64], i), tensor(DType::U8, &[j.len() as i64], j)]
+    };
+    let args = given(&[3, 0, 2], &[4, 4, 0, 1]);
+    let (fired, made) = presegment(&only(&["places"]), &fusion, &args).expect("it is right");
+    assert_eq!(fired, ["places"]);
+    check_values(&fusion, &made, &args);
+    // What the definition refuses is refused, though it would be a place of some other row.
+    for (i, j) in [([3, 4], [0, 1]), ([-1, 0], [0, 1]), ([0, 1 << 32], [0, 1]), ([0, 1], [5, 0]), ([1, 2], [0, 255])] {
+        for fusion in [&fusion, &made] {
+            let error = refeval::evaluate(fusion, &given(&i, &j)).expect_err("there is no such place");
+            assert_eq!(error.code, code::INDEX, "{i:?} {j:?}");
+        }
+    }
+}
+
+#[test]
+fn lookups_that_are_left_as_they_are() {
+    let signature = "%x: f32[?, ?, ?], %i: i64[?]";
+    let sizes: [&[i64]; 2] = [&[4, 5, 3], &[1]];
+    let chain = |last: &str| format!("%j = abs %i\n%a = iota 3, 1\n%b = mul %a, %a\n{last}");
+    for body in [
+        // One lookup, a table that is returned, and what is reduced.
+        "%y = index_select %x, %b dim(0)\nreturn %y",
+        "%c = index_select %x, %a dim(0)\n%y = index_select %c, %j dim(1)\nreturn %y, %c",
+        "%c = index_select %x, %a dim(0)\n%y = index_select %c, %a dim(1)\n%z = sum %y axes(0)\nreturn %z",
+        // Of one position that data say nothing lies along an axis.
+        "%c = index_select %x, %a dim(0)\n%y = index_select %c, %j dim(1)\nreturn %y",
+    ] {
+        let fusion = text::parse_one(&whole(signature, &chain(body))).expect("it reads");
+        let args = arguments(&fusion, &sizes);
+        let (fired, _) = presegment(&only(&["places"]), &fusion, &args).expect("it is right");
+        assert!(fired.is_empty(), "{body}");
     }
 }

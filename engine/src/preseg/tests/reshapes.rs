@@ -158,3 +158,50 @@ fn sizes_are_seen_where_a_reshape_could_go() {
     let view = "%a = reshape [-1] %x\n%b = neg %a\nreturn %b";
     assert_eq!(key(view, &[3, 4]), key(view, &[5, 6]));
 }
+
+#[test]
+fn what_is_unpacked_and_decoded_is_computed_in_the_axes_of_both() {
+    let unpacked = "%0 = bitwise_and %q, 3\n%a = broadcast %0 flags(false, false, true)\n\
+         %1 = bitwise_and %k, 3\n%b = broadcast %1 flags(false, false, true)\n%2 = cat %a, %b dim(2)\n";
+    let decoded = "%3 = reshape [48] %2\n%4 = index_select %t, %3 dim(0)\n%5 = reshape [4, 3, 4] %4\n\
+         %6 = broadcast %s flags(false, false, true)\n%7 = mul %5, %6\n%y = reshape [4, 12] %7\n";
+    let signature = "%q: u8[?, ?], %k: u8[?, ?], %t: f32[4], %s: f32[?, ?]";
+    let sizes: [&[i64]; 4] = [&[4, 6], &[4, 6], &[4], &[4, 3]];
+    let body = format!("{unpacked}{decoded}return %y");
+    let fusion = text::parse_one(&whole(signature, &body)).expect("it reads");
+    let args = arguments(&fusion, &sizes);
+    let (fired, made) = presegment(&only(&["regroup"]), &fusion, &args).expect("it is right");
+    assert_eq!(fired, ["regroup"]);
+    check_values(&fusion, &made, &args);
+    let text = text::print(&made);
+    // Both sides are seen in finer axes, and so is the result in its own.
+    assert!(text.contains("take_along_axis") && text.matches(" = reshape ").count() == 5, "{text}");
+    assert!(!text.contains("[48]"), "{text}");
+    // The line is seen, not copied.
+    let (_, made) = presegment(&Options::default(), &fusion, &args).expect("it is right");
+    assert!(text::print(&made).contains("reshape [1, 1, 1, 4] %t"), "{}", text::print(&made));
+    // What is reduced reads what is stored.
+    let reduced = format!("{unpacked}{decoded}%z = sum %y axes(1)\nreturn %z");
+    let fusion = text::parse_one(&whole(signature, &reduced)).expect("it reads");
+    let (_, made) = presegment(&only(&["regroup"]), &fusion, &args).expect("it is right");
+    assert!(text::print(&made).contains("[48]"));
+}
+
+#[test]
+fn elements_of_tables_are_found_in_finer_axes() {
+    // Along the table's axis nothing is cut, along the others all may be.
+    let body = "%a = abs %i\n%j = reshape [6, 4] %a\n%k = remainder %j, 5\n%b = take_along_axis %x, %k dim(1)\n\
+         %c = reshape [2, 3, 4] %b\n%y = neg %c\nreturn %y";
+    let sizes: [&[i64]; 2] = [&[6, 5], &[2, 3, 4]];
+    let fusion = text::parse_one(&whole("%x: f32[?, ?], %i: i32[?, ?, ?]", body)).expect("it reads");
+    let args = arguments(&fusion, &sizes);
+    let (fired, made) = presegment(&only(&["regroup"]), &fusion, &args).expect("it is right");
+    assert_eq!(fired, ["regroup"]);
+    check_values(&fusion, &made, &args);
+    // Here that axis would be.
+    let cut = body.replace("[2, 3, 4] %b", "[6, 2, 2] %b");
+    let fusion = text::parse_one(&whole("%x: f32[?, ?], %i: i32[?, ?, ?]", &cut)).expect("it reads");
+    let (_, made) = presegment(&only(&["regroup"]), &fusion, &args).expect("it is right");
+    check_values(&fusion, &made, &args);
+    assert!(text::print(&made).contains("[6, 2, 2]"));
+}

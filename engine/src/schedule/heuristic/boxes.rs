@@ -304,6 +304,23 @@ mod tests {
         assert_eq!(found, expected, "{sizes:?}");
     }
 
+    /// How channels `[n, c, 2, 2, h, w]` become pixels `[n, c, h, 2, w, 2]`.
+    #[track_caller]
+    fn check_shuffle([n, c, h, w]: [i64; 4], expected: &str) {
+        let dtype = DType::F32;
+        let text = format!(
+            "fusion @f(%x: {dtype}[{n}, {c}, 2, 2, {h}, {w}]) {{\n  %y = permute %x dims(0, 1, 4, 2, 5, 3)\n  return %y\n}}"
+        );
+        let planned = planned_of(&text, &[(dtype, &[n, c, 2, 2, h, w])]).expect("it is scheduled");
+        assert_eq!(planned.params_text, expected, "{h}x{w}");
+    }
+
+    #[test]
+    fn rows_that_are_too_short_for_a_block_are_moved_in_boxes() {
+        check_shuffle([3, 208, 26, 73], "box 2x2x26x73 vectors 4x4 threads 146 skew 0/1 staged 1");
+        check_shuffle([4, 16, 135, 121], "image of 2 computed flat tile 128 vectors 2x1 threads 128 staged 1");
+    }
+
     #[test]
     fn blocks_are_moved_in_boxes() {
         check([256, 32, 32, 2, 2, 8], Some("box 32x2x2x8 vectors 4x4 threads 256 skew 4/2 staged 1"));

@@ -51,7 +51,7 @@ const BLOCKS: [(i64, i64, i64); 3] = [(256, 4, 100), (512, 2, 115), (1024, 1, SL
 const SLOWEST: i64 = 145;
 /// Vectors that a thread holds: few numbers, since each is a kernel of its own. Of single columns only powers of
 /// two: they matter less.
-const BATCHES: &[i64] = &[1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 16, 20, 25, 28, 32];
+const BATCHES: &[i64] = &[1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 16, 20, 22, 26, 28, 32];
 const BATCHES_OF_SINGLES: &[i64] = &[1, 2, 4, 8, 16, 32, 64];
 /// Vectors of neighbouring columns that a block reads at least, where there are as many.
 const LEAST_LANES: i64 = 8;
@@ -73,6 +73,8 @@ const WAIT_EACH: i64 = 1 << 10;
 /// hundredths of the time that more take.
 const MOST_TOGETHER: i64 = 12;
 const CROWDED: i64 = 125;
+/// The same where some multiprocessors have fewer blocks than run there at once, so that less is under way.
+const SPARSE: i64 = 110;
 /// Elements of the shortest rows that a block could hold, but would read again and again.
 const SHORTEST_READ_AGAIN: i64 = 16 << 10;
 /// Bytes that a multiprocessor moves while the blocks of a team wait for each other: what a row must have more than its share of
@@ -354,8 +356,9 @@ fn ways_of(device: &DeviceDesc, shape: &Shape, (x, y, per_sm, slow): (i64, i64, 
             if team > 1 { (held + team * left, TURN + WAIT + team * WAIT_EACH) } else { (held, TURN) };
         let active = ceil_div(team * teams, i64::from(device.sm_count));
         let crowded = if shape.inputs > 1 && batch * shape.inputs > MOST_TOGETHER { CROWDED } else { 100 };
+        let sparse = if active < per_sm { SPARSE } else { 100 };
         let cost = ceil_div(turns, teams).saturating_mul(active * of_block + of_turn) / SLOWEST * slow;
-        let cost = (cost / 100).saturating_mul(crowded);
+        let cost = (cost / 100).saturating_mul(crowded) / 100 * sparse;
         ways.push((cost, Way { x, y, batch, team, teams, per_sm }));
     }
     ways
@@ -563,22 +566,22 @@ mod tests {
 
     #[test]
     fn teams_hold_long_rows() {
-        check("1", &[1000, 70_000], "vector 4 batch 25 threads 256x1 teams 176 of 3 4 per_sm copied 1");
-        check("1", &[100, 500_001], "vector 4 batch 25 threads 256x1 teams 26 of 20 4 per_sm aligned copied 1");
+        check("1", &[1000, 70_000], "vector 4 batch 26 threads 256x1 teams 176 of 3 4 per_sm copied 1");
+        check("1", &[100, 500_001], "vector 4 batch 26 threads 256x1 teams 27 of 19 4 per_sm aligned copied 1");
         check("0", &[4_000_000], "vector 4 batch 16 threads 512x1 teams 1 of 123 2 per_sm");
         // Those of several images, channel by channel.
-        check("0, 2", &[64, 256, 3136], "vector 4 batch 25 threads 256x1 teams 66 of 8 4 per_sm copied 1 joined");
-        check("0, 2, 3", &[256, 128, 28, 28], "vector 4 batch 25 threads 256x1 teams 66 of 8 4 per_sm copied 1 joined");
+        check("0, 2", &[64, 256, 3136], "vector 4 batch 26 threads 256x1 teams 66 of 8 4 per_sm copied 1 joined");
+        check("0, 2, 3", &[256, 128, 28, 28], "vector 4 batch 26 threads 256x1 teams 66 of 8 4 per_sm copied 1 joined");
         // At odd places each run is shifted.
-        check("0, 2, 3", &[31, 96, 57, 57], "vector 4 batch 25 threads 256x1 teams 96 of 5 4 per_sm aligned copied 1");
+        check("0, 2, 3", &[31, 96, 57, 57], "vector 4 batch 26 threads 256x1 teams 96 of 5 4 per_sm aligned copied 1");
         // Where many threads were idle beyond short ones they go on with the next.
         check(
             "0, 2, 3",
             &[900, 32, 33, 11],
-            "vector 4 batch 25 threads 256x1 teams 32 of 13 4 per_sm aligned copied 1 joined",
+            "vector 4 batch 22 threads 256x1 teams 32 of 15 4 per_sm aligned copied 1 joined",
         );
         // Fewer than multiprocessors, which one block each could hold.
-        check("1", &[32, 60_000], "vector 4 batch 16 threads 256x1 teams 32 of 4 4 per_sm copied 1");
+        check("1", &[32, 60_000], "vector 4 batch 4 threads 256x1 teams 32 of 15 4 per_sm copied 1");
     }
 
     #[test]
@@ -598,12 +601,12 @@ mod tests {
     #[test]
     fn blocks_hold_columns_beside_each_other() {
         check("0", &[512, 131_072], "across vector 4 batch 16 threads 8x32 teams 528 of 1 4 per_sm copied 1");
-        check("0", &[16_384, 4096], "across vector 4 batch 25 threads 8x32 teams 25 of 21 4 per_sm copied 1");
-        check("1", &[64, 3136, 256], "across vector 4 batch 25 threads 8x32 teams 132 of 4 4 per_sm copied 1");
+        check("0", &[16_384, 4096], "across vector 4 batch 26 threads 8x32 teams 26 of 20 4 per_sm copied 1");
+        check("1", &[64, 3136, 256], "across vector 4 batch 26 threads 8x32 teams 132 of 4 4 per_sm copied 1");
         // Nothing at all.
         check("1", &[0, 3136, 256], "across vector 4 batch 1 threads 8x32 teams 1 of 98 4 per_sm copied 1");
         // A few columns of a small tensor are one block's.
-        check("0", &[700, 24], "across vector 4 batch 25 threads 8x32 teams 1 of 1 4 per_sm copied 1");
+        check("0", &[700, 24], "across vector 4 batch 22 threads 8x32 teams 1 of 1 4 per_sm copied 1");
     }
 
     #[test]

@@ -31,6 +31,8 @@ const MOST_CONFLICTS: i64 = 4;
 /// Vectors of a thread, at most, that are loaded, since each is an access that is under way, and that are stored.
 const MOST_LOADS: i64 = 32;
 const MOST_STORES: i64 = 64;
+/// Bytes of a tile, at least, that are enough for a block.
+const LEAST_TILE: i64 = 4 << 10;
 /// Hundredths of the wanted elements that a tile may have.
 const MOST_OF_AREA: i64 = 160;
 /// Hundredths of a tile that may be read beyond what it needs.
@@ -57,6 +59,14 @@ pub(super) struct ImageParams {
     held: Windows,
     staged: Vec<TvId>,
     threads: i64,
+    /// Whether a tile has all of the long dimension, and that is little.
+    is_small: bool,
+}
+
+impl ImageParams {
+    pub(super) fn is_small(&self) -> bool {
+        self.is_small
+    }
 }
 
 impl std::fmt::Display for ImageParams {
@@ -92,7 +102,7 @@ pub(super) fn plan(problem: &Problem<'_>, found: &Short<'_>) -> Option<ImagePara
 /// The same for tiles of so many indices of the long dimension.
 fn plan_for(problem: &Problem<'_>, found: &Short<'_>, staging: &ShortSide<'_>, tile: i64) -> Option<ImageParams> {
     let [flat, plain] = &found.sides;
-    let (e, computes_flat) = (found.extent(), plain.reads());
+    let (e, j, computes_flat) = (found.extent(), found.extents[flat.long], plain.reads());
     let (plain_vector, aligned_to) = plain_vector(found, tile)?;
     let back = if aligned_to.is_some() { (plain_vector - 1) * e } else { 0 };
     let (flat_vector, shifted) = flat_vector(found, tile * e, back)?;
@@ -110,6 +120,7 @@ fn plan_for(problem: &Problem<'_>, found: &Short<'_>, staging: &ShortSide<'_>, t
         held: Windows { step: tile * e, width, left, aligned: shifted },
         staged: staging.tensors.iter().map(|tensor| tensor.tv).collect(),
         threads,
+        is_small: j <= tile && e * j * flat.bytes().max(plain.bytes()) < LEAST_TILE,
     })
 }
 

@@ -20,7 +20,7 @@ use super::tile::{
 };
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{CacheHint, MAX_ACCESS_BYTES};
-use crate::num::{BinaryOp, UnaryOp};
+use crate::num::BinaryOp;
 use crate::options::DeviceDesc;
 use crate::schedule::{AxisId, Compute, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 use std::collections::BTreeSet;
@@ -445,9 +445,8 @@ fn work_of_sums(state: &ScheduledFusion, reduced: &[AxisId]) -> i64 {
 /// Whether arithmetic is an instruction, where functions and divisions are many.
 pub(super) fn is_one_instruction(compute: &Compute) -> bool {
     use BinaryOp::{Add, Maximum, Minimum, Mul, Sub};
-    use UnaryOp::{Abs, Neg, Relu};
     match compute {
-        Compute::Unary(op) => matches!(op, Abs | Neg | Relu),
+        Compute::Unary(op) => op.is_one_instruction(),
         Compute::Binary(op) => matches!(op, Add | Sub | Mul | Maximum | Minimum),
         _ => false,
     }

@@ -17,16 +17,15 @@
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
+use super::cuts::{aligned_to_sectors, break_point, fewest_accesses, last_apart, run_within};
+use super::idle::{ROW_THREADS, along_and_beside, few_idle, few_left, few_left_of_many};
 use super::norm_inner::is_heavy;
 use super::shared_tile::{SECTOR_BYTES, WORD_BYTES, extent_of};
 use super::spread::{MOST_LOOKUPS, looks_along, looks_beside, reads_spread, word_within};
 use super::structure::whole_of;
 use super::summary::{GlobalTensor, Summary};
-use super::tile::{
-    Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, next_power_of_two, tuned, vector_width,
-};
+use super::tile::{Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, tuned, vector_width};
 use crate::diag::Result;
-use crate::kernel::MAX_ACCESS_BYTES;
 use crate::schedule::{AxisId, Compute, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 
 /// Grid dimensions y and z end here.
@@ -40,9 +39,6 @@ const MOST_NARROW_STEPS: i64 = 2;
 const MOST_SPREAD: i64 = 8;
 const ROWS_OF_SPREAD: i64 = 8;
 
-/// Elements of an inner axis of which the last block, that is not full, is a small part.
-const FILLING: f64 = 8192.0;
-
 /// Elements of a row that blocks serve well, and up to which narrow vectors serve as well as wide ones.
 const LONG_ROW: i64 = 4096;
 
@@ -55,19 +51,23 @@ const LEAST_STEPS: i64 = 32;
 /// Elements of a row, beside many instructions.
 const LONGEST_FOLDED: i64 = 8192;
 
-/// Tensors that are broadcast to one run of memory, at most.
+/// Tensors that are broadcast to one run of memory, at most, and where rows are so short that few of their vectors are whole.
 const MOST_BROADCAST: usize = 2;
+const MOST_TO_SHORT_ROWS: usize = 4;
+/// Those of which a thread holds what it needs for all its rows.
+const MOST_HELD: usize = 4;
+/// Elements of such rows, at most.
+const SHORT_ROW: i64 = 64;
 
 /// Bytes of a vector with which rows of any length are as fast as with wider ones.
 const LEAST_VECTOR_BYTES: i64 = 2 * WORD_BYTES;
 
-/// The power of two of threads along a row from which on fewer eighths of it serve as well.
-const LEAST_EIGHTHS: i64 = 16;
-/// Threads of a block of short rows.
-const ROW_THREADS: i64 = 128;
+/// Inputs from which on what is computed of an element takes as long as to load it.
+const DENSE_INPUTS: i64 = 4;
 
-/// Bytes of a run that is worth keeping together.
-const LEAST_RUN: f64 = 64.0;
+/// Hundredths of lanes without a vector that are many, and where the others shift theirs into place.
+const MANY_IDLE: i64 = 20;
+const MANY_IDLE_SHIFTED: i64 = 16;
 
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
@@ -115,6 +115,8 @@ pub(super) struct PointwiseParams {
     /// from all of them merged: then no tensor's run in memory ends within a vector.
     last_alone: bool,
     grid: Grid,
+    /// Whether threads go on from the vectors of a row to those of the next one.
+    joined_rows: bool,
 }
 
 /// How blocks follow each other.
@@ -156,6 +158,9 @@ impl std::fmt::Display for PointwiseParams {
         if self.fold > 1 {
             write!(f, " fold {}", self.fold)?;
         }
+        if self.joined_rows {
+            f.write_str(" joined")?;
+        }
         match self.align {
             Some((_, to)) if to != self.vector => write!(f, " aligned to {to}"),
             Some(_) => f.write_str(" aligned"),
@@ -176,8 +181,12 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
         return params;
     }
     let joined = joined_vector(problem, scheduled, &groups);
-    let is_flat = joined.is_some() || is_flat(summary, &order) && !is_better_by_rows(problem, scheduled, &order);
-    let split = if is_flat { 0 } else { break_point(summary, &groups, &extent) };
+    let looks_beside = looks_beside(problem, scheduled);
+    let is_flat = joined.is_some()
+        || is_flat(summary, &order, MOST_BROADCAST) && !is_better_by_rows(problem, scheduled, &order)
+        || is_flat(summary, &order, MOST_TO_SHORT_ROWS) && has_short_rows(problem, scheduled, &groups);
+    let groups = if looks_beside.is_some() { last_apart(groups) } else { groups };
+    let split = if is_flat { 0 } else { break_point(summary, &groups, (&extent, looks_beside.is_some())) };
     let (outer, inner) = (groups[..split].concat(), groups[split..].concat());
     let inner_extent: i64 = inner.iter().map(|root| extent(*root)).fold(1, i64::saturating_mul);
     let rows: i64 = outer.iter().map(|root| extent(*root)).fold(1, i64::saturating_mul);
@@ -185,7 +194,6 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let last = inner.last().copied();
     let runs = |tensor: &super::summary::GlobalTensor| last.is_some_and(|last| tensor.is_innermost(last));
     let mut widest = vector_width(summary, runs);
-    let looks_beside = looks_beside(problem, scheduled);
     while widest > 1 && (inner_extent < widest || looks_beside.is_some_and(|(most, _)| widest > most)) {
         widest /= 2;
     }
@@ -204,11 +212,15 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let last_alone = sectors.is_none()
         && vector > 1
         && last.is_some_and(|last| extent(last) % vector == 0)
-        && (is_flat || full.clone().any(|tensor| run_within(tensor, &inner) < inner.len()));
+        && (is_flat
+            || full.clone().any(|tensor| run_within(tensor, &inner) < inner.len())
+            || summary.globals.iter().any(|tensor| ends_before_last(tensor, &inner)));
     let looks_along = looks_along(summary, last);
     let is_row = inner.len() == 1 && !outer.is_empty();
-    let may_narrow = is_row && !looks_along && !joins_narrow_parts(problem, scheduled);
-    let narrow = if may_narrow { narrow_vector(full.clone(), inner_extent, vector) } else { None };
+    let narrow = match is_row && !looks_along {
+        true => narrow_vector(full.clone(), inner_extent, vector, |vector| parts_start(problem, scheduled, vector)),
+        false => None,
+    };
     let vector = narrow.unwrap_or(vector);
     // Other rows of the largest tensors that start anywhere are shifted into place.
     let aligned = full.clone().all(|tensor| tensor.rows_aligned(vector, inner.len()));
@@ -249,17 +261,30 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     while unroll > 1 && total_threads / unroll < 4 * fill {
         unroll /= 2;
     }
+    let steps = ceil_div(vectors, threads_x);
+    // Data find elements of a row again while blocks have few of their own.
+    let finds_again = looks_along && looks_beside.is_none();
     let (unroll, beside) = match narrow {
-        Some(_) => along_and_beside(ceil_div(vectors, threads_x), unroll),
+        Some(_) => along_and_beside(steps, unroll),
+        // Short rows have fewer steps than are wanted: others are beside each other.
+        None if looks_beside.is_some() && !outer.is_empty() => (unroll.min(steps), (unroll / steps).max(1)),
         None => (unroll, 1),
     };
     let unroll = tuned(cx.options, "pointwise.unroll", unroll);
     // Along rows, a broadcast row is reused; else along the inner axis, and where vectors are narrow
     // since nothing fits a wider one.
     let along = outer.is_empty() || narrower > 1 || looks_along;
-    let (unroll_x, unroll_y) = if along { (unroll, beside) } else { (1, unroll) };
-    let has_blocks = unroll_x == 1 && threads_x == ROW_THREADS && vectors > ROW_THREADS && !outer.is_empty();
-    let threads_x = if has_blocks { few_left(vectors) } else { threads_x };
+    // A thread that has all vectors of a row there are for it takes those of other rows.
+    let is_whole = narrow.is_none() && !(finds_again && align.is_some());
+    let is_all = is_whole && !outer.is_empty() && vectors <= threads_x;
+    let (unroll_x, unroll_y) = if along && !is_all { (unroll, beside) } else { (1, unroll * beside) };
+    let has_blocks = vectors > threads_x && !outer.is_empty();
+    let is_dense = has_blocks && narrow.is_none() && !finds_again && (looks_along || inputs >= DENSE_INPUTS);
+    let (threads_x, unroll_x) = match unroll_x {
+        _ if is_dense => few_left_of_many(vectors, threads_x, unroll_x),
+        1 if has_blocks && threads_x == ROW_THREADS => (few_left(vectors), 1),
+        _ => (threads_x, unroll_x),
+    };
     let exact_vector = align.is_none() && inner_extent % vector == 0;
     let tile_x = threads_x * unroll_x;
     let exact_x = exact_vector && vectors % tile_x == 0;
@@ -279,33 +304,25 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
         last_alone,
         fold: 1,
         grid,
+        joined_rows: false,
     }
+    .of_joined_rows(vectors, rows)
 }
 
-/// Threads for so many vectors of a row: as many eighths of a power of two, from five on, as take the fewest lanes of warps a row. Of
-/// equals the most, since that is a rounder number and serves more rows.
-fn few_idle(vectors: i64) -> i64 {
-    let power = next_power_of_two(vectors);
-    if power < LEAST_EIGHTHS {
-        return power;
+impl PointwiseParams {
+    /// The same, or threads that go on from row to row: where a thread has one vector, and blocks have rows alone of which they leave
+    /// so many of their lanes without any. It takes a division a thread, and places in each tensor that are its own.
+    fn of_joined_rows(self, vectors: i64, rows: i64) -> Self {
+        let lanes = ceil_div(self.columns.threads, WARP) * WARP * ceil_div(vectors, self.columns.threads);
+        let has_one = [self.columns.unroll, self.rows.threads, self.rows.unroll] == [1; 3];
+        let least = if self.align.is_some() { MANY_IDLE_SHIFTED } else { MANY_IDLE };
+        if self.outer.is_empty() || !has_one || 100 * (lanes - vectors) < least * lanes || rows < ROW_THREADS {
+            return self;
+        }
+        let exact = vectors.saturating_mul(rows) % ROW_THREADS == 0;
+        let columns = Cut { threads: ROW_THREADS, unroll: 1, exact };
+        Self { columns, rows: Cut { exact: true, ..self.rows }, joined_rows: true, ..self }
     }
-    // Lanes of a block for all rows of which as many fit.
-    let lanes = |threads: i64| {
-        let rows = (ROW_THREADS / threads).max(1);
-        (ceil_div(threads * rows, WARP) * WARP) as f64 / rows as f64
-    };
-    let enough = (5..=8).rev().map(|eighths| power / 8 * eighths).filter(|threads| *threads >= vectors);
-    enough.min_by(|a, b| lanes(*a).total_cmp(&lanes(*b))).unwrap_or(power)
-}
-
-/// Threads for so many vectors of a row that has several blocks: as many warps, other than usual where more than a quarter of
-/// their threads would have none, since those compute, too.
-fn few_left(vectors: i64) -> i64 {
-    let taken = |threads: i64| ceil_div(vectors, threads) * threads;
-    if 4 * (taken(ROW_THREADS) - vectors) <= taken(ROW_THREADS) {
-        return ROW_THREADS;
-    }
-    [ROW_THREADS, 5 * WARP, 6 * WARP, 3 * WARP].into_iter().min_by_key(|threads| taken(*threads)).unwrap_or(ROW_THREADS)
 }
 
 /// Whether a tensor has the same for several rows.
@@ -313,23 +330,18 @@ fn repeats(tensor: &GlobalTensor, outer: &[AxisId]) -> bool {
     tensor.elements > 1 && outer.iter().any(|root| !tensor.order.contains(root))
 }
 
-/// Of so many steps along a row those that a thread takes, about as many as are wanted and in each block the same; and the
-/// rows of which it takes them, where one has fewer.
-fn along_and_beside(steps: i64, wanted: i64) -> (i64, i64) {
-    if wanted == 1 {
-        return (1, 1);
-    }
-    let along = ceil_div(steps, ceil_div(steps, wanted + wanted / 2));
-    (along, (wanted / along).max(1))
-}
-
 /// The widest vectors below the given width at multiples of which rows of whole tensors start, where these are short and the
 /// vectors have a word at least: many of these are faster then than wide ones that are shifted into place, which take two
 /// accesses each where a tensor has another shift. Single words are not, nor are long rows, but those of two words that have other
 /// shifts.
-fn narrow_vector<'a>(full: impl Iterator<Item = &'a GlobalTensor> + Clone, row: i64, vector: i64) -> Option<i64> {
+fn narrow_vector<'a>(
+    full: impl Iterator<Item = &'a GlobalTensor> + Clone,
+    row: i64,
+    vector: i64,
+    parts_start: impl Fn(i64) -> bool,
+) -> Option<i64> {
     let bytes = full.clone().map(|tensor| tensor.bytes).max()?;
-    let starts = |vector: i64| full.clone().all(|tensor| tensor.rows_aligned(vector, 1));
+    let starts = |vector: i64| full.clone().all(|tensor| tensor.rows_aligned(vector, 1)) && parts_start(vector);
     let mut pairs_and_wider = std::iter::successors(Some(vector), |vector| Some(vector / 2)).take_while(|own| *own > 1);
     let own = pairs_and_wider.find(|own| starts(*own))?;
     // Rows with more between them have shifts of their own.
@@ -358,7 +370,11 @@ fn folded(
     let least = tuned(cx.options, "pointwise.least_folded", LEAST_FOLDED);
     let is_large = row.saturating_mul(rows) >= least && rows / fold >= LEAST_STEPS.min(least);
     let work = Work::of(scheduled);
-    if fold == 1 || !is_large || !has_rows || !is_aligned || work.is_random || !is_flat(summary, order) {
+    // Of many that are broadcast each would be shifted into place, unless rows start at pairs.
+    let has_many = row <= LONG_ROW
+        && narrow_vector(whole(), row, vector, |vector| parts_start(problem, scheduled, vector)).is_none();
+    let is_flat = is_flat(summary, order, if has_many { MOST_HELD } else { MOST_BROADCAST });
+    if fold == 1 || !is_large || !has_rows || !is_aligned || work.is_random || !is_flat {
         return None;
     }
     let (vectors, steps) = (fold * row / vector, ceil_div(rows, fold));
@@ -389,6 +405,7 @@ fn folded(
         last_alone: false,
         // What is the same for all rows, a thread reads once for several.
         grid: Grid::of(ceil_div(vectors, x), ceil_div(steps, y * unroll), true),
+        joined_rows: false,
     })
 }
 
@@ -430,16 +447,15 @@ fn part_along(problem: &Problem<'_>, scheduled: &ScheduledFusion, tensor: &Globa
     Some((problem.sizes.place(scheduled, part)?, part))
 }
 
-/// Whether several parts are joined of elements that are less than a word, some of which start where no word does: these would
-/// be loaded one by one, of each part.
-fn joins_narrow_parts(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> bool {
-    let parts = || problem.summary.globals.iter().filter(|tensor| tensor.is_part && tensor.bytes < WORD_BYTES);
-    let is_odd = |tensor: &GlobalTensor| {
-        let word = WORD_BYTES / tensor.bytes;
+/// Whether all parts, if several are joined, start at multiples of a vector and have rows that do: elsewhere such vectors would
+/// be loaded and stored one by one, since where rows of the whole start is known by their parts alone.
+fn parts_start(problem: &Problem<'_>, scheduled: &ScheduledFusion, vector: i64) -> bool {
+    let parts = || problem.summary.globals.iter().filter(|tensor| tensor.is_part);
+    let starts = |tensor: &GlobalTensor| {
         let place = part_along(problem, scheduled, tensor).map_or(0, |(place, _)| place);
-        place % word != 0 || !tensor.rows_aligned(word, 1)
+        place % vector == 0 && tensor.rows_aligned(vector, 1)
     };
-    parts().count() > 1 && parts().any(is_odd)
+    parts().count() < 2 || parts().all(starts)
 }
 
 /// What is computed of an element.
@@ -460,10 +476,10 @@ impl Work {
     }
 }
 
-/// Whether all tensors with all dimensions are one run of memory each, and few are broadcast: then rows do not matter, and
+/// Whether all tensors with all dimensions are one run of memory each, and no more than so many are broadcast: then rows do not matter, and
 /// what is broadcast is found by a division, which takes less than rows that start at odd places, or blocks that have
 /// parts of several.
-fn is_flat(summary: &Summary<'_>, order: &[AxisId]) -> bool {
+fn is_flat(summary: &Summary<'_>, order: &[AxisId], most: usize) -> bool {
     let (whole, others): (Vec<&GlobalTensor>, Vec<&GlobalTensor>) = summary
         .globals
         .iter()
@@ -471,7 +487,23 @@ fn is_flat(summary: &Summary<'_>, order: &[AxisId]) -> bool {
         .partition(|tensor| tensor.order.len() == order.len());
     let is_run =
         |tensor: &&GlobalTensor| !tensor.is_part && tensor.order == order && tensor.dense.iter().all(|dense| *dense);
-    order.len() > 1 && !whole.is_empty() && whole.iter().all(is_run) && (1..=MOST_BROADCAST).contains(&others.len())
+    order.len() > 1 && !whole.is_empty() && whole.iter().all(is_run) && (1..=most).contains(&others.len())
+}
+
+/// Whether rows are short, start at no pairs, and end at most once in a vector: what is the same for a row is found for two then.
+fn has_short_rows(problem: &Problem<'_>, scheduled: &ScheduledFusion, groups: &[Vec<AxisId>]) -> bool {
+    let Some(last) = groups.last() else { return false };
+    let row = extent_of(problem, scheduled, last);
+    let vector = vector_width(problem.summary, |tensor| last.last().is_some_and(|last| tensor.is_innermost(*last)));
+    let divided = last.last().map_or(1, |last| problem.sizes.extent(scheduled, *last));
+    row <= SHORT_ROW && row % 2 != 0 && vector > 1 && divided >= vector
+}
+
+/// Whether a tensor is the same along the last of the inner dimensions, but not along all of them.
+fn ends_before_last(tensor: &GlobalTensor, inner: &[AxisId]) -> bool {
+    inner.split_last().is_some_and(|(last, before)| {
+        tensor.elements > 1 && !tensor.order.contains(last) && before.iter().any(|root| tensor.order.contains(root))
+    })
 }
 
 /// Whether rows are long and what finds each element of what is broadcast would take too much beside the rest: at odd
@@ -483,108 +515,6 @@ fn is_better_by_rows(problem: &Problem<'_>, scheduled: &ScheduledFusion, order: 
         problem.summary.globals.iter().filter(|tensor| tensor.elements > 1 && tensor.order.len() < order.len());
     let is_odd = row % vector_width(problem.summary, |tensor| tensor.order.len() == order.len()) != 0;
     row >= LONG_ROW && (is_random || is_odd && (is_heavy || broadcast.count() > 1))
-}
-
-/// The result whose runs are written in parts of sectors by vectors of the given width, as long as these are narrow, if it has
-/// all of the inner axes as one run of so many elements: it is written sector by sector then. And the width of vectors for that, a pair at least.
-fn aligned_to_sectors<'a>(
-    mut full: impl Iterator<Item = &'a GlobalTensor>,
-    inner: &[AxisId],
-    vector: i64,
-    run: i64,
-) -> Option<(&'a GlobalTensor, i64)> {
-    let written = full.find(|tensor| tensor.is_output && run_within(tensor, inner) == inner.len())?;
-    let sector = SECTOR_BYTES / written.bytes;
-    let is_narrow = vector * written.bytes <= WORD_BYTES && sector > 1;
-    // Facts do not reach as far as a sector; sizes do.
-    let starts_sectors = run % sector == 0 && written.rows_aligned(vector, inner.len());
-    let pair = (WORD_BYTES / written.bytes).clamp(1, 2);
-    let wider = if written.align % pair == 0 { vector.max(pair) } else { vector };
-    // A thread that loads single bytes has the more to do the more of them it stores.
-    let is_worth_it = vector > 1 || wider * written.bytes >= WORD_BYTES;
-    (is_narrow && is_worth_it && run > sector && !starts_sectors).then_some((written, wider))
-}
-
-/// The width of vectors up to the widest with which whole tensors take the fewest accesses; of
-/// equals the wider one. Where the inner axes are several that a tensor does not have as one run
-/// in memory, a vector is one access only within its run, and an access for each element elsewhere.
-fn fewest_accesses<'a>(
-    full: impl Iterator<Item = &'a GlobalTensor> + Clone,
-    inner: &[AxisId],
-    widest: i64,
-    extent: &dyn Fn(AxisId) -> i64,
-) -> i64 {
-    // Of one axis, rows that start anywhere are shifted into place.
-    if inner.len() < 2 {
-        return widest;
-    }
-    let fits = |tensor: &GlobalTensor, vector: i64| {
-        let run = run_within(tensor, inner);
-        let elements = inner[inner.len() - run..].iter().fold(1i64, |n, root| n.saturating_mul(extent(*root)));
-        tensor.rows_aligned(vector, run) && (run == inner.len() || elements % vector == 0)
-    };
-    let accesses = |vector: i64| -> f64 {
-        full.clone().map(|tensor| if fits(tensor, vector) { 1.0 / vector as f64 } else { 1.0 }).sum()
-    };
-    let widths = (0..=widest.ilog2()).rev().map(|log| 1i64 << log);
-    let width = widths.min_by(|a, b| accesses(*a).total_cmp(&accesses(*b))).unwrap_or(widest);
-    // Neighbours are for neighbouring threads where no tensor has wide accesses.
-    if full.clone().any(|tensor| fits(tensor, width)) { width } else { 1 }
-}
-
-/// How many of the inner axes, from the last one outwards, a tensor has as one run in memory.
-fn run_within(tensor: &GlobalTensor, inner: &[AxisId]) -> usize {
-    let ends = tensor.order.iter().rev().zip(inner.iter().rev()).zip(tensor.dense.iter().rev());
-    ends.take_while(|((own, wanted), dense)| own == wanted && **dense).count()
-}
-
-/// The number of collapsed groups that form the outer axis: the cut that moves
-/// the fewest bytes, where a tensor that lacks one side is counted once for it.
-/// Of equals, the cut with the fewest dimensions on the inner side, since each takes a division a vector, as long as blocks
-/// are filled; else that which leaves the most to the inner axis.
-fn break_point(summary: &Summary<'_>, groups: &[Vec<AxisId>], extent: &dyn Fn(AxisId) -> i64) -> usize {
-    if groups.len() < 2 {
-        return 0;
-    }
-    let size = |groups: &[Vec<AxisId>]| -> f64 { groups.iter().flatten().map(|root| extent(*root) as f64).product() };
-    let cost = |split: usize| -> f64 {
-        let (left, right) = groups.split_at(split);
-        summary
-            .globals
-            .iter()
-            .map(|tensor| {
-                let touches = |side: &[Vec<AxisId>]| side.iter().flatten().any(|root| tensor.order.contains(root));
-                let left_size = if touches(left) { size(left) } else { 1.0 };
-                let right_size = if touches(right) { size(right) } else { 1.0 };
-                tensor.bytes as f64 * left_size * right_size
-            })
-            .sum()
-    };
-    // A cut whose inner side does not fill a few warps serves nobody, unless every wider one
-    // takes neighbours apart that whole tensors have in memory, and it is made of whole vectors.
-    let wide = |split: usize| size(&groups[split..]) >= (4 * WARP) as f64;
-    let roots = groups.iter().flatten().count();
-    let whole = || summary.globals.iter().filter(|tensor| tensor.order.len() == roots);
-    let in_one_run = |split: usize| {
-        let inner: Vec<AxisId> = groups[split..].concat();
-        let run = |tensor: &GlobalTensor| {
-            tensor.order.ends_with(&inner) && tensor.dense[roots - inner.len()..].iter().all(|dense| *dense)
-        };
-        whole().all(run)
-    };
-    let narrow = groups.len() - 1;
-    let bytes = whole().map(|tensor| tensor.bytes).max().unwrap_or(1) as f64 * size(&groups[narrow..]);
-    if bytes >= LEAST_RUN
-        && bytes % MAX_ACCESS_BYTES as f64 == 0.0
-        && in_one_run(narrow)
-        && !(1..narrow).any(|split| wide(split) && in_one_run(split))
-    {
-        return narrow;
-    }
-    let least = (1..groups.len()).filter(|split| wide(*split)).min_by(|a, b| cost(*a).total_cmp(&cost(*b)));
-    let fills = |split: usize| size(&groups[split..]) >= FILLING;
-    let shorter = |least: usize| (least..groups.len()).rev().find(|split| fills(*split) && cost(*split) == cost(least));
-    least.map_or(narrow, |least| shorter(least).unwrap_or(least))
 }
 
 /// Cuts the inner axis into vectors: their axis, and the one within a vector. Inner rows may be several that are taken as one.
@@ -624,6 +554,8 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Po
         // Scalars: a fusion without axes runs in one thread.
         return builder.propagate(&[]);
     };
+    let rows = if params.joined_rows { merge_all(builder, &params.outer)? } else { None };
+    let vectors = rows.map_or(Ok(vectors), |rows| builder.merge(rows, vectors))?;
     let (steps, thread) = builder.split(vectors, params.columns.threads, params.columns.exact)?;
     let (block, step) = builder.split(steps, params.columns.unroll, params.columns.exact)?;
     builder.parallelize(thread, ParallelType::Tidx)?;
@@ -633,6 +565,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Po
     let mut loops = vec![step, lane];
     let outer = match folded {
         Some((outer, _)) => Some(outer),
+        None if params.joined_rows => None,
         None => merge_all(builder, &params.outer)?,
     };
     match outer {
@@ -701,8 +634,8 @@ mod tests {
         check_rows(DType::BF16, [23_456, 1234], "2d break 1 vector 2 threads 128x1 unroll 3x1");
         check_rows(DType::BF16, [400_000, 100], "2d break 1 vector 4 threads 32x4 unroll 1x2");
         check_rows(DType::BF16, [23_456, 1236], "2d break 1 vector 4 threads 128x1 unroll 3x1");
-        // Single words, and long rows, are shifted into place.
-        check_rows(DType::F32, [23_456, 1233], "2d break 1 vector 4 threads 128x1 unroll 1x2 aligned");
+        // Of single words as many as make whole vectors are taken as one, and long rows are shifted into place.
+        check_rows(DType::F32, [23_456, 1233], "2d break 1 vector 4 threads 128x2 unroll 1x4 fold 4");
         check_rows(DType::BF16, [3456, 10_002], "2d break 1 vector 8 threads 128x1 unroll 1x2 aligned");
     }
 
@@ -725,8 +658,11 @@ mod tests {
         check_joined(DType::BF16, [262_144, 384, 192], "1d break 0 vector 8 threads 128x1 unroll 2x1");
         check_joined(DType::F32, [12_345, 2046, 1002], "1d break 0 vector 2 threads 128x1 unroll 4x1");
         // Parts, or all of them together, that start at odd places.
-        check_joined(DType::F32, [50_021, 999, 499], "2d break 1 vector 2 threads 128x1 unroll 6x1");
+        check_joined(DType::F32, [50_021, 999, 499], "2d break 1 vector 4 threads 128x1 unroll 1x2 aligned");
         check_joined(DType::BF16, [50_021, 999, 499], "2d break 1 vector 8 threads 192x1 unroll 1x2 aligned");
+        // Pairs, where all parts start at such.
+        check_joined(DType::BF16, [50_021, 998, 498], "2d break 1 vector 2 threads 128x1 unroll 6x1");
+        check_joined(DType::BF16, [50_021, 1002, 502], "2d break 1 vector 2 threads 128x1 unroll 6x1");
         check_joined(DType::BF16, [23_456, 1234, 617], "2d break 1 vector 8 threads 128x1 unroll 1x2 aligned");
     }
 
@@ -749,20 +685,51 @@ mod tests {
         check_spread(DType::F32, [8192, 2048, 2], "2d break 1 vector 1 threads 128x1 unroll 1x8");
     }
 
+    /// The parameters of what is computed of three thirds of rows.
+    #[track_caller]
+    fn check_parts(dtype: DType, [rows, row]: [i64; 2], expected: &str) {
+        let text = format!(
+            "fusion @f(%x: {dtype}[?, ?], %y: {dtype}[?, ?], %z: {dtype}[?, ?]) {{\n  %0 = mul %x, %y\n  %1 = add %0, %z\n  \
+            %2 = cast %1 {dtype}\n  return %2\n}}"
+        );
+        let meta = TensorMeta { dtype, sizes: vec![rows, row], strides: vec![3 * row, 1] };
+        let args = vec![ArgMeta::Tensor(meta); 3];
+        let planned = planned_for(&text::parse_one(&text).expect("it reads"), &args).expect("it is scheduled");
+        assert_eq!(planned.params_text, expected, "{dtype} of {row}");
+    }
+
+    #[test]
+    fn threads_go_on_from_row_to_row_where_many_are_idle() {
+        check_parts(DType::BF16, [4001, 1027], "2d break 1 vector 8 threads 128x1 unroll 1x1 joined aligned");
+        check_parts(DType::BF16, [4001, 1536], "2d break 1 vector 8 threads 128x1 unroll 1x1 joined");
+        check_parts(DType::BF16, [4001, 1032], "2d break 1 vector 8 threads 160x1 unroll 1x1");
+        check_parts(DType::BF16, [4001, 2041], "2d break 1 vector 8 threads 128x1 unroll 1x1 aligned");
+        check_parts(DType::F32, [4001, 523], "2d break 1 vector 4 threads 128x1 unroll 1x1 joined aligned");
+    }
+
+    /// The parameters of an outer product of rows and columns with what the first have.
+    #[track_caller]
+    fn check_outer([rows, columns, row]: [i64; 3], expected: &str) {
+        let text = "fusion @f(%x: f32[?, ?], %y: f32[?, ?], %z: f32[?, ?]) {\n  %0 = broadcast %x flags(false, false, true)\n  \
+            %1 = broadcast %y flags(false, true, false)\n  %2 = broadcast %z flags(false, false, true)\n  %3 = mul %0, %1\n  \
+            %4 = add %3, %2\n  return %4\n}";
+        let tensors: [&[i64]; 3] = [&[rows, columns], &[rows, row], &[rows, columns]];
+        let planned = planned_of(text, &tensors.map(|sizes| (DType::F32, sizes))).expect("it is scheduled");
+        assert_eq!(planned.params_text, expected, "{row}");
+    }
+
+    #[test]
+    fn short_odd_rows_are_one_run() {
+        check_outer([501, 771, 17], "1d break 0 vector 4 threads 128x1 unroll 1x1");
+        check_outer([501, 771, 18], "2d break 1 vector 2 threads 128x1 unroll 2x1");
+        check_outer([501, 771, 65], "2d break 1 vector 1 threads 128x1 unroll 8x1 aligned to 8");
+    }
+
     #[test]
     fn blocks_follow_each_other_along_rows() {
         let orders = [(50, 1500), (1, 1500), (50, 70_000)].map(|(columns, rows)| Grid::of(columns, rows, true));
         assert_eq!(orders, [Grid::ColumnsFirst, Grid::RowsFirst, Grid::Merged]);
         let orders = [(50, 70_000), (70_000, 50)].map(|(columns, rows)| Grid::of(columns, rows, false));
         assert_eq!(orders, [Grid::RowsFirst, Grid::Merged]);
-    }
-
-    #[test]
-    fn few_threads_are_idle_and_steps_are_even() {
-        let threads = [3, 9, 12, 13, 15, 17, 24, 25, 33, 41, 49, 72, 90, 97].map(few_idle);
-        assert_eq!(threads, [4, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64, 96, 96, 128]);
-        let steps =
-            [(5, 4), (7, 4), (34, 4), (1, 8), (3, 8), (9, 1)].map(|(steps, wanted)| along_and_beside(steps, wanted));
-        assert_eq!(steps, [(5, 1), (4, 1), (6, 1), (1, 8), (3, 2), (1, 1)]);
     }
 }

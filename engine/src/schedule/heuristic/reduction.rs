@@ -5,13 +5,15 @@
 //! are short, several blocks share a row when there are few. Where slower dimensions
 //! are reduced as well, a row is all vectors of its runs. *Outer*: the
 //! fastest dimension stays. Threads of x take columns, threads of y and blocks
-//! take parts of the rows. Of many sums of few elements each thread has its own, either way.
+//! take parts of the rows. Of many sums of few elements each thread has its own, either way,
+//! and several where rows are so short that one has few loads in flight.
 //!
 //! Each reduction is split in stages: a thread's own elements, lane by lane of
 //! the vector; the lanes; the threads; the blocks.
 
-use super::beside::{Beside, order_as_results};
+use super::beside::{Beside, is_long, order_as_results, read_along};
 use super::choose::{Heuristic, Params, Problem, Refusal};
+use super::columns::{Columns, MOST_NARROW, columns_for, columns_of, has_moments};
 use super::coverage;
 use super::norm_inner::prefetch_rows;
 use super::residency::REGISTER_BYTES;
@@ -22,17 +24,11 @@ use super::tile::{
 };
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::MAX_ACCESS_BYTES;
-use crate::num::BinaryOp;
-use crate::options::{CompileCx, DeviceDesc};
+use crate::options::CompileCx;
 use crate::schedule::{AxisId, Compute, ParallelType, Parts, ScheduleBuilder, ScheduledFusion, TvId};
 
 /// Registers of a thread for the sums of its columns.
 const MOST_ACCUMULATORS: i64 = 128;
-
-/// Columns, one by one or in pairs, of which a block has all.
-const MOST_NARROW: i64 = 96;
-/// Vectors of columns for which the same holds.
-const MOST_FEW: i64 = 64;
 
 /// Blocks of a multiprocessor that share long rows: of which pairs are made, all at once, with so many loads of a thread.
 const ROWS_PER_SM: i64 = 8;
@@ -41,10 +37,6 @@ const PAIRS_UNROLL: i64 = 2;
 const PAIRS_THREADS: [i64; 2] = [128, 256];
 const PAIRS_LOADS: i64 = 8;
 
-/// Threads that share a sum of a few rows that are looked up, at most, and blocks of a multiprocessor, at least.
-const MOST_LOOKED_UP: i64 = 4;
-const LOOKED_UP_PER_SM: i64 = 16;
-
 /// Rows of a sum that one thread adds up alone, where as many threads of a multiprocessor have sums of their own, and the
 /// registers in which it has them on their way. Vectors of a row that lies along memory, at most.
 const MOST_OWN_ROWS: i64 = 32;
@@ -52,54 +44,11 @@ const OWN_SUMS_PER_SM: i64 = 512;
 const OWN_REGISTERS: i64 = 64;
 const MOST_OWN_VECTORS: i64 = 16;
 const OWN_THREADS: i64 = 128;
-
-/// How blocks read columns.
-#[derive(Clone, Copy)]
-struct Columns {
-    /// Vectors beside each other that a block takes at most, and its threads.
-    widest: i64,
-    /// Whether all blocks take as many.
-    even: bool,
-    threads: i64,
-    /// Loads that a thread has in flight, of all inputs together.
-    loads: i64,
-    /// Blocks of a multiprocessor over which sums are spread: first as many as run at once, so that the last one of a
-    /// column finds few results; then as many as leave none idle for long.
-    per_sm: [i64; 2],
-    /// Whether registers are bounded so that as many do run at once.
-    bounded: bool,
-}
-
-impl Columns {
-    /// Vectors that start at multiples of their size.
-    const ALIGNED: Self = Self { widest: WARP, even: false, threads: 512, loads: 4, per_sm: [2, 4], bounded: false };
-    /// Pairs of maxima and sums: a tile of many rows, since each takes some instructions beside those for its elements.
-    const PAIRS: Self = Self { widest: WARP, even: false, threads: 256, loads: 8, per_sm: [2, 2], bounded: true };
-    /// Sums and sums of squares in one go: few vectors beside each other, so that many blocks are the last one of some columns,
-    /// and each of them finds few results.
-    const MOMENTS: Self = Self { widest: 8, even: true, threads: 512, loads: 4, per_sm: [2, 4], bounded: true };
-    /// Where something is written beside the sums, and more is computed as a rule.
-    const WRITTEN: Self = Self { widest: 16, even: false, threads: 256, loads: 4, per_sm: [4, 4], bounded: true };
-    /// Rows start at odd places, and a vector is made of the two words that it touches: one sum of one input, and others.
-    const UNALIGNED: Self = Self { widest: 16, even: false, threads: 256, loads: 2, per_sm: [5, 5], bounded: true };
-    const UNALIGNED_MORE: Self = Self { per_sm: [4, 4], bounded: false, ..Self::UNALIGNED };
-    /// Element by element, where something is written there beside the sums: threads write beside each other.
-    const WRITTEN_SINGLY: Self =
-        Self { widest: WARP, even: false, threads: 256, loads: 16, per_sm: [8, 8], bounded: false };
-    /// Few columns whose rows start at odd places: a block has all, and its threads are beside each other over all of its rows.
-    const NARROW: Self =
-        Self { widest: MOST_NARROW, even: false, threads: 512, loads: 16, per_sm: [3, 3], bounded: false };
-
-    /// The same of rows that are looked up, few for each sum and many sums: where a row lies is known one load later, so a
-    /// thread has several on their way, and threads that only wait for each other's sums are none.
-    fn of_few_rows(&self, work: &Work, device: &DeviceDesc) -> Option<(Self, i64)> {
-        let threads_y = next_power_of_two(ceil_div(work.slow, self.loads.max(1)));
-        let columns = Self { widest: self.widest.max(4 * WARP), ..*self };
-        let blocks = ceil_div(work.vectors, columns_of(work.vectors, columns.widest)).saturating_mul(work.kept);
-        let is_few = threads_y <= MOST_LOOKED_UP && blocks >= LOOKED_UP_PER_SM * i64::from(device.sm_count);
-        is_few.then_some((columns, threads_y))
-    }
-}
+/// Rows of a thread of several, at most, where blocks are many.
+const ROWS_OF_MANY: i64 = 16;
+/// Rows of which a thread has such sums, and the loads of all of them that are on their way at once, at most.
+const MOST_THREAD_SUMS: i64 = 4;
+const MOST_OWN_LOADS: i64 = 8;
 
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
@@ -134,6 +83,8 @@ pub(super) struct ReductionParams {
     own: bool,
     /// Of such sums those of several rows, which share what is loaded of their columns.
     beside: Option<Beside>,
+    /// Where operands lie along what is reduced, and are read in vectors along it: whether each vector has a sum first.
+    along: Option<bool>,
     /// The fastest group of dimensions: reduced or kept.
     fast: Vec<AxisId>,
     vector: i64,
@@ -145,6 +96,8 @@ pub(super) struct ReductionParams {
     threads: BlockShape,
     /// Loads in flight.
     unroll: i64,
+    /// Rows of which a thread has the sums, so that it has the loads of all in flight.
+    sums: i64,
     /// Whether blocks take rows in turn.
     row_loop: Option<RowLoop>,
     /// Whether one tile covers the reduced axis, or a block's part of it, so that no loop is left.
@@ -178,7 +131,9 @@ impl std::fmt::Display for ReductionParams {
         f.write_str(if self.align.is_some() { " aligned" } else { "" })?;
         f.write_str(if self.joined { " joined" } else { "" })?;
         f.write_str(if self.own { " own" } else { "" })?;
-        self.beside.iter().try_for_each(|beside| write!(f, " rows {}", beside.count))
+        self.beside.iter().try_for_each(|beside| write!(f, " rows {}", beside.count))?;
+        self.along.iter().try_for_each(|staged| f.write_str(if *staged { " along in stages" } else { " along" }))?;
+        if self.sums > 1 { write!(f, " sums {}", self.sums) } else { Ok(()) }
     }
 }
 
@@ -203,22 +158,25 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let fast_extent = product(&fast);
     let is_along = |tensor: &GlobalTensor| fast.last().is_some_and(|last| tensor.is_innermost(*last));
     // Where nothing that is reduced lies along what stays, vectors are those of results, if each thread has sums of its own.
+    let row_vector = if inner { None } else { Beside::along(summary, touches, [&kept, &fast, &slow], product(&slow)) };
     let of_results = !inner
-        && (2..=MOST_OWN_ROWS).contains(&product(&slow))
-        && product(&kept).saturating_mul(fast_extent / MAX_ACCESS_BYTES) >= own_sums(cx.device)
+        && ((2..=MOST_OWN_ROWS).contains(&product(&slow)) || row_vector.is_some())
+        && product(&kept).saturating_mul(fast_extent / MAX_ACCESS_BYTES) >= own_sums(cx)
         && !has_pairs(scheduled)
         && !summary.globals.iter().any(|tensor| touches(tensor) && is_along(tensor));
     let runs = |tensor: &GlobalTensor| (touches(tensor) || of_results && tensor.is_output) && is_along(tensor);
     let mut vector = vector_width(summary, runs);
     let too_many = |vector: i64| !inner && vector * accumulators(scheduled) > MOST_ACCUMULATORS;
-    // A run of one vector is short, but is one.
-    let is_one = |vector: i64| inner && groups.len() > 1 && fast_extent == vector;
-    while vector > 1 && (fast_extent < 2 * vector && !is_one(vector) || too_many(vector)) {
-        vector /= 2;
-    }
     // Rows that are looked up start anywhere, whatever is aligned.
     let has_rows = |tensor: &GlobalTensor| runs(tensor) && !tensor.is_part;
     let aligned = |vector| summary.globals.iter().filter(|t| has_rows(t)).all(|t| t.rows_aligned(vector, fast.len()));
+    // A run of one vector is short, but is one; and so is a row, if a thread has all of it.
+    let has_own = inner && product(&kept) >= own_sums(cx) && !has_pairs(scheduled);
+    let may_be_one = |vector: i64| groups.len() > 1 || has_own && aligned(vector);
+    let is_one = |vector: i64| inner && fast_extent == vector && may_be_one(vector);
+    while vector > 1 && (fast_extent < 2 * vector && !is_one(vector) || too_many(vector)) {
+        vector /= 2;
+    }
     let mut align = None;
     let misaligned = !aligned(vector);
     if misaligned && inner {
@@ -240,21 +198,24 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let inputs = summary.globals.iter().filter(|tensor| runs(tensor) && !tensor.is_output).count().max(1) as i64;
     let columns = columns_for(scheduled, [misaligned, is_written, is_narrow], inputs);
     let is_looked_up = summary.globals.iter().any(|tensor| runs(tensor) && tensor.is_part);
-    let few = if is_looked_up { columns.of_few_rows(&work, cx.device) } else { None };
+    let few = if is_looked_up { columns.of_few_rows([work.slow, work.vectors, work.kept], cx.device) } else { None };
     let (columns, most_y) = few.map_or((columns, None), |(columns, most_y)| (columns, Some(most_y)));
     let sums = if inner { work.kept } else { work.kept.saturating_mul(work.vectors) };
     let may_be_beside = !inner && !is_looked_up && !has_pairs;
     let beside = Beside::axes(summary, [&kept, &fast], touches).filter(|_| may_be_beside).and_then(|axes| {
         let rows = product(&kept[kept.len() - axes..]);
-        Beside::new(axes, rows, [vector * accumulators(scheduled), sums / own_sums(cx.device)])
+        Beside::new(axes, rows, [vector * accumulators(scheduled), sums / own_sums(cx)])
     });
-    let is_short_row = joined && work.vectors <= MOST_OWN_VECTORS && (run == 1 || vector == 1);
+    let is_short_row = match joined {
+        true => work.vectors <= MOST_OWN_VECTORS && (run == 1 || vector == 1),
+        false => run == 1 && fast_extent > 1 && runs_of_row == 1,
+    };
     let own_rows = if inner {
         is_short_row.then_some(work.vectors)
     } else {
-        work.rows_of_a_thread(summary, [vector, inputs], beside)
+        row_vector.filter(|_| beside.is_some()).or_else(|| work.rows_of_a_thread(summary, [vector, inputs], beside))
     };
-    let own_rows = own_rows.filter(|_| sums >= own_sums(cx.device) && !has_pairs);
+    let own_rows = own_rows.filter(|_| sums >= own_sums(cx) && !has_pairs);
     let Tile { threads, unroll, spread } = match (own_rows, inner) {
         (Some(unroll), _) => Tile::own(inner, unroll),
         (None, true) => tile_inner(cx, &work),
@@ -263,8 +224,9 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let (length, along) = if inner { (work.vectors, threads.x) } else { (work.slow, threads.y) };
     let own = own_rows.is_some();
     let beside = beside.filter(|_| own);
+    let thread_sums = if inner && own { rows_of_own(cx, &work, inputs) } else { 1 };
     let (kept_length, kept_along) = match (inner, own) {
-        (true, _) => (work.kept, threads.y),
+        (true, _) => (work.kept, threads.y * thread_sums),
         (false, true) => (sums, threads.x),
         (false, false) => (work.vectors, threads.x),
     };
@@ -276,7 +238,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
         let wanted = tuned(cx.options, "reduction.threads_per_sm", 0);
         let per_sm = (wanted / threads.threads()).max(1);
         let looped = row_loop(cx, ceil_div(work.kept, threads.y), per_sm, align.map(|_| vector));
-        looped.filter(|_| wanted > 0)
+        looped.filter(|_| wanted > 0 && thread_sums == 1)
     } else {
         None
     };
@@ -296,6 +258,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
         joined,
         own,
         beside,
+        along: (beside.is_some() && row_vector.is_some()).then(|| is_long(work.slow)),
         exact,
         // Where elements of a row are tested anyway, another test of the row is no loss.
         exact_kept: (inner || exact_vector && beside.is_none())
@@ -307,44 +270,29 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
         align,
         threads,
         unroll,
+        sums: thread_sums,
         spread: spread.map(|spread| spread.blocks),
         min_blocks,
     }
 }
 
-/// Sums from which on threads have their own.
-fn own_sums(device: &DeviceDesc) -> i64 {
-    OWN_SUMS_PER_SM * i64::from(device.sm_count)
+/// Rows of so few vectors of which a thread has the sums: as many as have loads enough in flight, fewer if the device would idle.
+fn rows_of_own(cx: &CompileCx<'_>, work: &Work, inputs: i64) -> i64 {
+    let loads = work.vectors.saturating_mul(inputs).max(1);
+    let fill = i64::from(cx.device.sm_count) * i64::from(cx.device.max_threads_per_sm);
+    let fits = |rows: &i64| rows * loads <= MOST_OWN_LOADS && work.kept / rows >= 4 * fill;
+    let mut wanted = std::iter::successors(Some(MOST_THREAD_SUMS), |rows| Some(rows / 2)).take_while(|rows| *rows > 1);
+    tuned(cx.options, "reduction.sums", wanted.find(fits).unwrap_or(1))
 }
 
-/// How blocks read columns of so many inputs: whether rows start at odd places, whether something is written there beside
-/// the sums, and whether there are few columns.
-fn columns_for(scheduled: &ScheduledFusion, [misaligned, is_written, is_narrow]: [bool; 3], inputs: i64) -> Columns {
-    match (misaligned, is_written) {
-        (false, false) if has_pairs(scheduled) => Columns::PAIRS,
-        (false, false) if has_moments(scheduled) => Columns::MOMENTS,
-        (false, false) => Columns::ALIGNED,
-        (false, true) => Columns::WRITTEN,
-        _ if is_narrow => Columns::NARROW,
-        (true, true) => Columns::WRITTEN_SINGLY,
-        (true, false) if inputs == 1 && accumulators(scheduled) == 1 => Columns::UNALIGNED,
-        (true, false) => Columns::UNALIGNED_MORE,
-    }
+/// Sums from which on threads have their own.
+fn own_sums(cx: &CompileCx<'_>) -> i64 {
+    tuned(cx.options, "reduction.own_sums", OWN_SUMS_PER_SM * i64::from(cx.device.sm_count))
 }
 
 /// Whether maxima are reduced with sums of exponentials below them.
 pub(super) fn has_pairs(scheduled: &ScheduledFusion) -> bool {
     scheduled.tensors.ids().any(|tv| scheduled.reduces_pairs(tv))
-}
-
-/// Whether sums are added up with sums of squares: of pairs of both.
-fn has_moments(scheduled: &ScheduledFusion) -> bool {
-    let makes_pairs = |tv: &TvId| {
-        let op = scheduled.tensors[*tv].op.as_ref();
-        op.is_some_and(|op| op.compute == Compute::Binary(BinaryOp::Complex))
-    };
-    let reductions = || scheduled.tensors.ids().filter(|tv| scheduled.is_reduction(*tv));
-    reductions().any(|tv| !scheduled.reduces_pairs(tv) && scheduled.producers(tv).iter().any(makes_pairs))
 }
 
 /// Registers that the sums of one column take.
@@ -483,17 +431,6 @@ fn tile_inner(cx: &CompileCx<'_>, work: &Work) -> Tile {
     Tile { threads: BlockShape { x: threads_x, y: threads_y }, unroll, spread }
 }
 
-/// Threads along so many vectors: of few all, in steps that leave few without one and keep kernels few.
-fn columns_of(vectors: i64, widest: i64) -> i64 {
-    let rounded = |step: i64| ceil_div(vectors, step) * step;
-    match vectors {
-        ..=16 => vectors.max(1),
-        17..=MOST_FEW => rounded(4),
-        _ if vectors <= widest => rounded(8),
-        _ => next_power_of_two(vectors).clamp(8, widest.min(WARP)),
-    }
-}
-
 fn tile_outer(cx: &CompileCx<'_>, work: &Work, (inputs, few): (i64, Option<i64>), columns: &Columns) -> Tile {
     let loads = (columns.loads / next_power_of_two(inputs)).max(1);
     let most = tuned(cx.options, "reduction.threads", columns.threads);
@@ -505,7 +442,15 @@ fn tile_outer(cx: &CompileCx<'_>, work: &Work, (inputs, few): (i64, Option<i64>)
     let room = room.min(i64::from(cx.device.max_threads_per_block));
     let most_y = power_of_two_below(room / threads_x).min(few.unwrap_or(most));
     let threads_y = next_power_of_two(work.slow).clamp(1, most_y);
-    let threads_y = threads_y.max(next_power_of_two(ceil_div(WARP, threads_x)));
+    let least_y = next_power_of_two(ceil_div(WARP, threads_x));
+    // Of many blocks each thread has several rows, rather than that many threads exchange what one row gave each.
+    let fill = i64::from(cx.device.sm_count) * i64::from(cx.device.max_threads_per_sm);
+    let all = ceil_div(work.vectors, threads_x).saturating_mul(work.kept).saturating_mul(threads_x);
+    let halves = std::iter::successors(Some(threads_y.max(least_y)), |threads| Some(threads / 2));
+    let fewer = |threads: &i64| {
+        *threads >= least_y && ceil_div(work.slow, *threads) <= ROWS_OF_MANY && all.saturating_mul(*threads) >= 4 * fill
+    };
+    let threads_y = halves.take_while(fewer).last().unwrap_or(threads_y.max(least_y));
     let unroll = tuned(cx.options, "reduction.unroll", loads.min(next_power_of_two(ceil_div(work.slow, threads_y))));
     let blocks = ceil_div(work.vectors, threads_x) * work.kept;
     let places = |per_sm: i64| tuned(cx.options, "reduction.blocks_per_sm", per_sm) * i64::from(cx.device.sm_count);
@@ -536,17 +481,24 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Re
             builder.rfactor(tv, &steps)?;
             continue;
         }
+        if params.along == Some(true) {
+            builder.rfactor(tv, &order.tile[..1])?;
+            continue;
+        }
         let loops = of(&|p| p.is_loop() && p != ParallelType::Vectorize, builder);
-        // A thread that has all of a column has one stage.
+        // A thread that has all of a column has one stage, and one that has all of a row ends with the lanes.
         if loops.len() < leaves.len() {
             builder.rfactor(tv, &loops)?;
         }
         let lanes = of(&|p| p == ParallelType::Vectorize, builder);
-        if !lanes.is_empty() {
+        if !lanes.is_empty() && loops.len() + lanes.len() < leaves.len() {
             builder.rfactor(tv, &lanes)?;
         }
     }
     builder.propagate(&order.loops)?;
+    if params.along.is_some() {
+        caches.iter().try_for_each(|cache| read_along(builder, *cache, &order.tile))?;
+    }
     if let Some(min_blocks) = params.min_blocks {
         builder.min_blocks(min_blocks)?;
     }
@@ -577,11 +529,23 @@ fn split_inner(builder: &mut ScheduleBuilder, params: &ReductionParams) -> Resul
     };
     let slow = merge_all(builder, &params.slow)?;
     let mut loops = Vec::new();
-    let (mut turn, mut beside) = (None, None);
+    let (mut turn, mut beside, mut own_rows) = (None, None, None);
     if let Some(rows) = merge_all(builder, &params.kept)? {
-        let bound = bind_rows(builder, rows, params.threads.y, params.row_loop, params.exact_kept)?;
-        loops.extend(bound.order);
-        (turn, beside) = (bound.turn, Some(bound.order[0]));
+        let order = if params.sums > 1 {
+            let (rest, thread) = builder.split(rows, params.threads.y, params.exact_kept)?;
+            let (block, own) = builder.split(rest, params.sums, params.exact_kept)?;
+            builder.parallelize(block, ParallelType::Bidx)?;
+            builder.parallelize(thread, ParallelType::Tidy)?;
+            builder.parallelize(own, ParallelType::Unroll)?;
+            own_rows = Some(own);
+            [block, thread]
+        } else {
+            let bound = bind_rows(builder, rows, params.threads.y, params.row_loop, params.exact_kept)?;
+            turn = bound.turn;
+            bound.order
+        };
+        beside = Some(order[0]);
+        loops.extend(order);
     }
     let fast = match params.align {
         Some(reference) => builder.align(fast, params.vector, reference, None)?,
@@ -599,15 +563,25 @@ fn split_inner(builder: &mut ScheduleBuilder, params: &ReductionParams) -> Resul
         builder.parallelize(block, if loops.is_empty() { ParallelType::Bidx } else { ParallelType::Bidy })?;
         loops.push(block);
     }
-    let (unrolled, thread) = builder.split(in_tile, params.threads.x, true)?;
-    builder.parallelize(thread, ParallelType::Tidx)?;
+    let unrolled = if params.own {
+        in_tile
+    } else {
+        let (unrolled, thread) = builder.split(in_tile, params.threads.x, true)?;
+        builder.parallelize(thread, ParallelType::Tidx)?;
+        loops.push(thread);
+        unrolled
+    };
     builder.parallelize(unrolled, ParallelType::Unroll)?;
-    loops.push(thread);
     loops.extend(turn);
+    loops.extend(own_rows);
     loops.extend(slow);
     loops.extend([steps, unrolled, lane]);
-    // With one tile a row, the whole row is loaded at once, a row ahead.
-    let tile = if turn.is_some() { vec![steps, unrolled, lane] } else { vec![unrolled, lane] };
+    // With one tile a row, the whole row is loaded at once, a row ahead; or with those beside it.
+    let tile = match own_rows {
+        Some(own) => vec![own, steps, unrolled, lane],
+        None if turn.is_some() => vec![steps, unrolled, lane],
+        None => vec![unrolled, lane],
+    };
     Ok(Order { loops, tile, turn })
 }
 
@@ -730,8 +704,15 @@ mod tests {
         check(runs, DType::BF16, &[41, 816, 27, 9], "inner vector 8 threads 256x1 unroll 2 aligned joined");
         check(runs, DType::F32, &[117, 48, 98, 40], "inner vector 4 threads 256x1 unroll 2 grid 1056 blocks joined");
         let windows = "%0 = cast %x f32\n%1 = sum %0 axes(2, 4)\nreturn %1";
-        check(windows, DType::BF16, &[485, 1328, 2, 5, 2], "inner vector 2 threads 1x128 unroll 2 joined own");
+        check(windows, DType::BF16, &[485, 1328, 2, 5, 2], "inner vector 2 threads 1x128 unroll 2 joined own sums 2");
+        check(windows, DType::BF16, &[485, 328, 2, 5, 2], "inner vector 2 threads 1x128 unroll 2 joined own");
         check(windows, DType::F32, &[64, 1328, 3, 5, 3], "inner vector 1 threads 1x128 unroll 9 joined own");
+        // Rows of one vector, with as many loads on their way as fill the device all the same.
+        let packs = "%0 = cast %x f32\n%1 = sum %0 axes(1)\nreturn %1";
+        check(packs, DType::BF16, &[9_000_001, 8], "inner vector 8 threads 1x128 unroll 1 own sums 4");
+        check(packs, DType::F32, &[3_000_001, 4], "inner vector 4 threads 1x128 unroll 1 own sums 2");
+        check(packs, DType::F32, &[100_001, 4], "inner vector 4 threads 1x128 unroll 1 own");
+        check(packs, DType::F32, &[10_001, 4], "inner vector 2 threads 2x64 unroll 1");
         let experts = "%0 = cast %x f32\n%1 = sum %0 axes(1)\nreturn %1";
         check(experts, DType::BF16, &[932, 5, 2328], "outer vector 8 threads 128x1 unroll 5 own");
         // More loads than a thread has registers for: in turns of as many each.
@@ -751,7 +732,9 @@ mod tests {
         };
         check(DType::BF16, [16_384, 4096, 3], "outer vector 8 threads 128x1 unroll 3 own rows 4");
         check(DType::BF16, [4096, 16_384, 3], "outer vector 8 threads 128x1 unroll 3 own rows 4");
-        check(DType::BF16, [16_384, 4096, 12], "outer vector 8 threads 128x1 unroll 4 own rows 4");
+        check(DType::BF16, [16_384, 4096, 12], "outer vector 8 threads 128x1 unroll 4 own rows 4 along");
+        check(DType::F32, [16_384, 4096, 61], "outer vector 4 threads 128x1 unroll 4 own rows 8 along");
+        check(DType::F32, [16_384, 4096, 300], "outer vector 4 threads 128x1 unroll 4 own rows 8 along in stages");
         check(DType::F32, [5003, 3002, 3], "outer vector 2 threads 128x1 unroll 3 own rows 8");
         check(DType::F32, [5003, 3001, 3], "outer vector 1 threads 128x1 unroll 3 own rows 8");
         check(DType::F32, [3001, 5003, 3], "outer vector 1 threads 128x1 unroll 3 own rows 8");

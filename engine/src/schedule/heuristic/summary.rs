@@ -67,6 +67,15 @@ impl<'a> Summary<'a> {
         bytes(true).saturating_mul(4) < bytes(false)
     }
 
+    /// Whether several inputs lie with gaps, as parts of one tensor do: what one reads of memory another may read as well.
+    pub(super) fn may_read_twice(&self) -> bool {
+        let is_spaced = |tensor: &&GlobalTensor| {
+            let has_gaps = tensor.dense.iter().any(|dense| !dense);
+            !tensor.is_output && !tensor.is_looked_up && has_gaps
+        };
+        self.globals.iter().filter(is_spaced).count() > 1
+    }
+
     /// The global tensor with the most elements among those that satisfy a
     /// condition; of equals the later one, so outputs come before inputs.
     pub(super) fn largest(&self, condition: impl Fn(&GlobalTensor) -> bool) -> Option<&GlobalTensor> {

@@ -92,7 +92,14 @@ pub(super) const HEURISTIC: Heuristic = Heuristic {
 /// The choices for a short dimension, if there is one that asks for them.
 fn of_short(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Option<Params> {
     let found = Short::find(problem, scheduled)?;
-    let images = images::plan(problem, &found).map(|params| Params::Images(Box::new(params)));
+    let images = images::plan(problem, &found);
+    // Of short runs a block has too little; a box has many.
+    if images.as_ref().is_some_and(images::ImageParams::is_small)
+        && let Some(own) = boxes::plan(problem, scheduled)
+    {
+        return Some(Params::Boxes(Box::new(own)));
+    }
+    let images = images.map(|params| Params::Images(Box::new(params)));
     images.or_else(|| heads::plan(problem, &found).map(Params::Heads))
 }
 

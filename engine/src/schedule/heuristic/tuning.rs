@@ -54,6 +54,9 @@ pub const SETTINGS: &[Setting] = &[
     setting("pointwise.threads", 1, 1024),
     setting("pointwise.unroll", 1, 16),
     setting("reduction.blocks_per_sm", 0, 32),
+    // Sums from which on threads have their own, and how many of rows each.
+    setting("reduction.own_sums", 1, 1 << 30),
+    setting("reduction.sums", 1, 8),
     Setting { power: true, ..setting("reduction.threads", 32, 1024) },
     setting("reduction.threads_per_sm", 0, 2048),
     setting("reduction.unroll", 1, 16),

@@ -88,7 +88,7 @@ fn tensor(draw: &mut Draw, dtype: DType, sizes: &[i64]) -> Option<HostTensor> {
 /// Parameters of heuristics, half of the time: what is right for one choice
 /// must be right for all.
 pub fn tuning(draw: &mut Draw) -> BTreeMap<String, i64> {
-    const VALUES: [(&str, &[i64]); 30] = [
+    const VALUES: [(&str, &[i64]); 32] = [
         ("pointwise.threads", &[1, 3, 32, 64, 96, 256, 1000, 1024]),
         ("pointwise.unroll", &[1, 2, 3, 4, 16]),
         ("pointwise.joined", &[2, 4]),
@@ -119,6 +119,8 @@ pub fn tuning(draw: &mut Draw) -> BTreeMap<String, i64> {
         ("transpose.least_bytes", &[0]),
         ("transpose.least_extent", &[1, 2]),
         ("transpose.tile_bytes", &[64, 512, 4096, 32768]),
+        ("reduction.own_sums", &[1]),
+        ("reduction.sums", &[1, 2, 3, 8]),
     ];
     let mut chosen = BTreeMap::new();
     if draw.once_in(2) {

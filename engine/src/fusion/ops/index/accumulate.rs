@@ -16,7 +16,7 @@ use super::{check_index, positions, same_rank};
 use crate::array::{View, clone_strides, row_major_strides};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::meta::{ExtentValue, Shape};
-use crate::fusion::{Fusion, FusionBuilder, Op, OpKind, Operand, ScalarId, Src, TensorDef, TensorId};
+use crate::fusion::{AxisKind, Fusion, FusionBuilder, Op, OpKind, Operand, ScalarId, Src, TensorDef, TensorId};
 use crate::num::{BinaryOp, DType, Value, eval};
 use crate::tensor::HostTensor;
 use std::ops::Range;
@@ -347,7 +347,9 @@ fn put_steps(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let [ends, order] = made.try_into().map_err(|_| Diagnostic::bug("runs have ends and an order"))?;
     decide_alike(b, ends, acc, 1);
     decide_alike(b, order, index, 1);
-    let (value, filled) = (args.src("value")?, filling(b, acc));
+    let value = args.src("value")?;
+    // Rows of a number are as those of the value, which need not say that they have one element.
+    let filled = filling(b, acc).filter(|_| has_rows_of(b, value, acc));
     let result = call(b, "index_put_runs", |args| {
         let args = args.value("ends", ends).value("order", order).value("value", value);
         match filled {
@@ -357,6 +359,13 @@ fn put_steps(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     })?;
     decide_alike(b, result, acc, b.rank(acc));
     Ok(vec![result])
+}
+
+/// Whether the axes of a value behind the first one are known to be of the kinds of another tensor's, or not at all.
+fn has_rows_of(b: &FusionBuilder, value: Src, other: TensorId) -> bool {
+    let Src::Tensor(value) = value else { return false };
+    let mut kinds = b.axes(value).iter().zip(b.axes(other)).map(|(own, other)| (own.kind, other.kind)).skip(1);
+    kinds.all(|(own, other)| own == other || own == AxisKind::Symbolic)
 }
 
 /// The number that all elements of a tensor are, if it is filled with one: then nobody has to store and read it.
