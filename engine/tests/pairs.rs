@@ -13,7 +13,7 @@ use testing::Reference;
 /// Distances of all pairs of `m` and `n` rows of `d` elements; the parameters of the kernel.
 fn check([left, right]: [&str; 2], [m, n, d]: [i64; 3]) -> String {
     let fusion = text::parse_one(&format!(
-        "fusion @Distances(%a: {left}[?, ?], %b: {right}[?, ?]) {{
+        "fusion @Distances(%a: {left}[?, ?], %b: {right}[?, ?], %c: f32[?]) {{
   %0 = cast %a f32
   %1 = cast %b f32
   %2 = broadcast %0 flags(false, true, false)
@@ -23,21 +23,23 @@ fn check([left, right]: [&str; 2], [m, n, d]: [i64; 3]) -> String {
   %6 = sum %5 axes(2)
   %7 = abs %4
   %8 = max %7 axes(2)
-  return %6, %8
+  %9 = broadcast %c flags(true, false)
+  %10 = add %6, %9
+  return %10, %8
 }}"
     ))
     .unwrap();
     let value = |i: &[i64], by: i64| Value::Float((i.iter().fold(by, |hash, i| hash * 31 + i) % 13 - 6) as f64 / 4.0);
     let inputs = fusion.input_tensors().map(|(_, tensor)| fusion.tensors[tensor].dtype);
     let args: Vec<Arg> = inputs
-        .zip([(m, 7), (n, 5)])
-        .map(|(dtype, (rows, by))| Arg::Tensor(HostTensor::from_fn(dtype, &[rows, d], |i| value(i, by)).unwrap()))
+        .zip([(vec![m, d], 7), (vec![n, d], 5), (vec![n], 3)])
+        .map(|(dtype, (sizes, by))| Arg::Tensor(HostTensor::from_fn(dtype, &sizes, |i| value(i, by)).unwrap()))
         .collect();
     let metas: Vec<ArgMeta> = args.iter().map(Arg::meta).collect();
     let tuning = [("reduction.own_sums".to_string(), 1)].into_iter().collect();
     let options = Options { tuning, ..Options::default() };
     let cx = CompileCx { options: &options, device: &DeviceDesc::h200(), trace: &NoTrace };
-    let CompiledFusion { kernel, params_text, .. } = compile_fusion(&cx, &fusion, &metas, &[16, 16]).unwrap();
+    let CompiledFusion { kernel, params_text, .. } = compile_fusion(&cx, &fusion, &metas, &[16, 16, 16]).unwrap();
     let reference = Reference::of(&fusion, &args).unwrap().scaled().unwrap();
     let checked = reference.check_kernel(&kernel, &SimOptions::default());
     checked.unwrap_or_else(|error| panic!("{m} and {n} rows of {d} {left} and {right}, {params_text}: {error}"));

@@ -59,8 +59,11 @@ impl<'a> Known<'a> {
         Some((*self.numbers.iter().min()?, *self.numbers.iter().max()?))
     }
 
-    /// The first of them, and how far apart they are, if all are as far.
+    /// The first of them, and how far apart they are, if all are as far on any device.
     pub(super) fn progression(&self) -> Option<(i64, i64)> {
+        if !self.ops.iter().all(|op| self.is_exact(&self.whole.fusion.ops[*op])) {
+            return None;
+        }
         let first = *self.numbers.first()?;
         let by = self.numbers.get(1).map_or(Some(0), |second| second.checked_sub(first))?;
         self.numbers.windows(2).all(|pair| pair[1].checked_sub(pair[0]) == Some(by)).then_some((first, by))

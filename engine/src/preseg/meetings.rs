@@ -7,10 +7,11 @@
 //! would be read again than one is written and read.
 
 use super::make::broadcast;
-use super::whole::{Change, Changes, Whole, is_of_none, of_one};
+use super::whole::{Change, Changes, Whole, is_of_none, of_one, operand as first_operand};
 use crate::axes::axis_pairs;
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::{AxisKind, OpId, OpKind, Operand, Rewriter, TensorId};
+use crate::fusion::{AxisKind, Op, OpId, OpKind, Operand, Rewriter, ScalarDef, TensorId};
+use crate::num::{BinaryOp, UnaryOp, Value};
 use std::collections::BTreeMap;
 
 /// Elementwise operations that are done again, at most; also how many are looked at behind an operand.
@@ -43,7 +44,7 @@ fn meeting<'a>(whole: &'a Whole<'a>, id: OpId) -> Option<Change<'a>> {
             is_made_again && known.is_some_and(|known| !is_same_place(whole, *tensor, known, place))
         };
         if !cone.is_mixed && cone.places.iter().any(is_elsewhere) {
-            if !cone.pays(whole, operand, all) {
+            if !cone.pays(whole, operand, all) || enters_sum(whole, id, operand) {
                 return None;
             }
             again.push(Some(cone));
@@ -147,6 +148,33 @@ impl Cone {
         }
         made.get(&operand).copied().ok_or_else(lost)
     }
+}
+
+/// Whether an operand is a product of floats that enters a sum, which a compiler may make one operation of, with one rounding: it would
+/// be another number than the same product elsewhere, and the difference of both not 0.
+fn enters_sum(whole: &Whole<'_>, sum: OpId, operand: TensorId) -> bool {
+    let fusion = whole.fusion;
+    let mut product = operand;
+    while let Some(op) = whole.maker(product) {
+        let is_seen_through = matches!(op.kind, OpKind::Broadcast { .. } | OpKind::Permute { .. } | OpKind::Set)
+            || op.kind == OpKind::Unary(UnaryOp::Neg);
+        match first_operand(op).filter(|_| is_seen_through) {
+            Some(of) => product = of,
+            None => break,
+        }
+    }
+    let is_exact = |factor: &Operand| match *factor {
+        Operand::Scalar(scalar) => match fusion.scalars[scalar].def {
+            ScalarDef::Const(Value::Float(factor)) => factor.to_bits() << 12 == 0,
+            _ => false,
+        },
+        Operand::Tensor(_) => false,
+    };
+    let is_rounded = |op: &Op| op.kind == OpKind::Binary(BinaryOp::Mul) && !op.inputs.iter().any(is_exact);
+    !fusion.tensors[product].dtype.is_int()
+        && !matches!(fusion.ops[sum].kind, OpKind::Binary(op) if !matches!(op, BinaryOp::Add | BinaryOp::Sub))
+        && !matches!(fusion.ops[sum].kind, OpKind::Unary(_) | OpKind::Cast(_) | OpKind::Set)
+        && whole.maker(product).is_some_and(is_rounded)
 }
 
 /// A new tensor with its axes at these places among so many.

@@ -273,8 +273,11 @@ impl Way {
                 self.places[*dim] = place.times(*by).plus(Place::Number(*start));
             }
             Step::Look { dim, index, bounds } => {
-                // Along one of its own axes, in order.
+                // Along one of its own axes, in order, and all of it: what is cut or padded there has another length.
                 let Place::Index(axis) = self.places[*dim] else { return None };
+                if whole.sizes(*index) != [sizes[axis]] {
+                    return None;
+                }
                 let (low, high) = bounds.unwrap_or((0, own[*dim] - 1));
                 self.places[*dim] = Place::Held { index: *index, axis, low, high };
                 if bounds.is_none() {

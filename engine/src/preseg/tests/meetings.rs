@@ -42,3 +42,18 @@ fn functions_of_many_elements_are_not_computed_again() {
     let after = "%e = exp %x\n%0 = permute %x dims(1, 0)\n%1 = exp %0\n%y = sub %e, %1\nreturn %y";
     check(&["meetings"], "%x: f32[?, ?]", &[&[4, 4]], turned, after);
 }
+
+#[test]
+fn products_that_enter_sums_stay_one_number() {
+    let difference = |product: &str| {
+        format!(
+            "%b = {product}\n%c = broadcast %b flags(false, true, false)\n%d = broadcast %b flags(true, false, false)\n\
+             %y = sub %c, %d\nreturn %y"
+        )
+    };
+    let made_once = difference("mul %x, 3.0");
+    check(&["meetings"], "%x: f32[?, ?]", &[&[3, 4]], &made_once, &made_once);
+    let after = "%b = mul %x, 0.5\n%c = broadcast %b flags(false, true, false)\n%0 = broadcast %x flags(true, false, false)\n\
+         %1 = mul %0, 0.5\n%y = sub %c, %1\nreturn %y";
+    check(&["meetings"], "%x: f32[?, ?]", &[&[3, 4]], &difference("mul %x, 0.5"), after);
+}

@@ -69,10 +69,13 @@ pub(super) fn is_long(length: i64) -> bool {
     length > LONGEST_SUM
 }
 
-/// Has a load of an operand end with the reduced elements of a tile, along which it lies: one vector of them.
+/// Has a load of an operand end with the reduced elements of a tile, along which it lies: one vector of them. What else is loaded stays as it is.
 pub(super) fn read_along(builder: &mut ScheduleBuilder, load: TvId, tile: &[AxisId]) -> Result<()> {
     let Some(&reduced) = tile.first() else { return Ok(()) };
     let own = builder.state().tensors[load].loops.clone();
+    if !own.iter().any(|own| own.axis == reduced) {
+        return Ok(());
+    }
     let others = own.iter().filter(|own| own.axis != reduced).map(|own| match own.parallel {
         ParallelType::Vectorize => Loop { parallel: ParallelType::Unroll, ..*own },
         _ => *own,
