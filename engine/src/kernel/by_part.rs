@@ -230,9 +230,8 @@ fn instructions(expr: Expr, dtype: DType) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::branch_by_part;
-    use crate::kernel::{Kernel, bind, parse, print, result_terms, verify};
-    use crate::num::DType;
-    use crate::tensor::{ArgMeta, TensorMeta};
+    use crate::kernel::same_terms::check_same_terms;
+    use crate::kernel::{Kernel, parse, print, verify};
 
     /// Rows of `2 n`, one a block, of which a thread computes four elements at `shift` from where they are aligned: a power of
     /// those before `n`, and the sine of the others.
@@ -289,12 +288,7 @@ mod tests {
         let text = print(&after);
         assert_eq!([text.matches("exp(").count(), text.matches("where(").count()], counts, "{text}");
         for (m, n) in [(3, 5), (2, 29), (4, 16), (1, 1), (2, 3)] {
-            let arg = ArgMeta::Tensor(TensorMeta { dtype: DType::F32, sizes: [m, n].into(), strides: [n, 1].into() });
-            let terms = |kernel: &Kernel| {
-                let launch = bind(kernel, std::slice::from_ref(&arg)).unwrap_or_else(|error| panic!("{error}"));
-                result_terms(kernel, &launch).unwrap_or_else(|error| panic!("{error}"))
-            };
-            assert!(terms(&before) == terms(&after), "{m} rows of {n}: {text}");
+            check_same_terms(&before, &after, [m, n]);
         }
     }
 

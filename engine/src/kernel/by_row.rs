@@ -510,9 +510,8 @@ fn is_sized(exprs: &ExprArena, root: ExprId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::look_up_by_row;
-    use crate::kernel::{Kernel, bind, parse, print, result_terms, verify};
-    use crate::num::DType;
-    use crate::tensor::{ArgMeta, TensorMeta};
+    use crate::kernel::same_terms::check_same_terms;
+    use crate::kernel::{Kernel, parse, print, verify};
 
     /// A kernel of which each thread computes two vectors of eight elements of `m` rows of `n`, by what it reads at an index of
     /// their number `$e`.
@@ -569,12 +568,7 @@ mod tests {
         for (m, n) in
             [(150, 1), (70, 2), (21, 6), (19, 7), (17, 8), (15, 9), (5, 29), (1, 128), (2, 64), (1, 5), (1, 1)]
         {
-            let arg = ArgMeta::Tensor(TensorMeta { dtype: DType::F32, sizes: [m, n].into(), strides: [n, 1].into() });
-            let terms = |kernel: &Kernel| {
-                let launch = bind(kernel, std::slice::from_ref(&arg)).unwrap_or_else(|error| panic!("{error}"));
-                result_terms(kernel, &launch).unwrap_or_else(|error| panic!("{error}"))
-            };
-            assert!(terms(&before) == terms(&after), "{m} rows of {n}: {text}");
+            check_same_terms(&before, &after, [m, n]);
         }
     }
 

@@ -64,6 +64,8 @@ mod parse;
 mod print;
 mod ranges;
 mod reciprocals;
+#[cfg(test)]
+mod same_terms;
 mod verify;
 mod visit;
 mod words;

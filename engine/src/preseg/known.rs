@@ -61,7 +61,7 @@ impl<'a> Known<'a> {
 
     /// The first of them, and how far apart they are, if all are as far on any device.
     pub(super) fn progression(&self) -> Option<(i64, i64)> {
-        if !self.ops.iter().all(|op| self.is_exact(&self.whole.fusion.ops[*op])) {
+        if !self.is_exact() {
             return None;
         }
         let first = *self.numbers.first()?;
@@ -89,8 +89,7 @@ impl<'a> Known<'a> {
     /// no more is sure than what it is held to behind them.
     pub(super) fn sure(&self, known: TensorId) -> (i64, i64) {
         let fusion = self.whole.fusion;
-        let is_exact = self.ops.iter().all(|op| self.is_exact(&fusion.ops[*op]));
-        if let (Some(bounds), true) = (self.bounds(), is_exact) {
+        if let (Some(bounds), true) = (self.bounds(), self.is_exact()) {
             return bounds;
         }
         let mut sure = BTreeMap::new();
@@ -104,8 +103,13 @@ impl<'a> Known<'a> {
         (low as i64, high as i64)
     }
 
+    /// Whether they are the same on any device.
+    fn is_exact(&self) -> bool {
+        self.ops.iter().all(|op| self.is_made_exactly(&self.whole.fusion.ops[*op]))
+    }
+
     /// Whether an operation makes the same of the same on any device: what floats it makes are rounded once.
-    fn is_exact(&self, op: &Op) -> bool {
+    fn is_made_exactly(&self, op: &Op) -> bool {
         let fusion = self.whole.fusion;
         let dtype = fusion.tensors[op.output()].dtype;
         // A product that enters a sum may not be rounded by itself.
@@ -157,7 +161,7 @@ impl<'a> Known<'a> {
     fn write_short(&self, r: &mut Rewriter<'_>, op: &Op, (known, made): (TensorId, &Short)) -> Result<TensorId> {
         let output = op.output();
         let of = |old: TensorId| made.get(&old).copied().ok_or_else(|| Diagnostic::bug("what is known is made late"));
-        let read: Vec<TensorId> = self.tensors(op).map(of).collect::<Result<_>>()?;
+        let read: Vec<TensorId> = tensors(op).map(of).collect::<Result<_>>()?;
         let is_wide = is_wide(self.whole, op);
         // What others need is there anyhow.
         if !self.is_long(output) && (read.is_empty() || output != known && self.is_needed(output)) {
@@ -223,13 +227,14 @@ impl<'a> Known<'a> {
         }
         tensor(new)
     }
+}
 
-    fn tensors<'o>(&self, op: &'o Op) -> impl Iterator<Item = TensorId> + 'o {
-        op.inputs.iter().filter_map(|operand| match *operand {
-            Operand::Tensor(tensor) => Some(tensor),
-            Operand::Scalar(_) => None,
-        })
-    }
+/// The tensors that an operation reads.
+fn tensors(op: &Op) -> impl Iterator<Item = TensorId> + '_ {
+    op.inputs.iter().filter_map(|operand| match *operand {
+        Operand::Tensor(tensor) => Some(tensor),
+        Operand::Scalar(_) => None,
+    })
 }
 
 /// The operations that make a tensor of positions and sizes alone.
@@ -271,11 +276,7 @@ fn evaluate(whole: &Whole<'_>, ops: &BTreeSet<OpId>, made: &[TensorId]) -> Optio
 
 /// Whether an operation reads or makes numbers of 64 bits.
 fn is_wide(whole: &Whole<'_>, op: &Op) -> bool {
-    let read = op.inputs.iter().filter_map(|operand| match *operand {
-        Operand::Tensor(tensor) => Some(tensor),
-        Operand::Scalar(_) => None,
-    });
-    read.chain([op.output()]).any(|tensor| whole.fusion.tensors[tensor].dtype == DType::I64)
+    tensors(op).chain([op.output()]).any(|tensor| whole.fusion.tensors[tensor].dtype == DType::I64)
 }
 
 /// Whether an operation makes the same of integers of 32 bits, where operands and results are such, as of those of 64.

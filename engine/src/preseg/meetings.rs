@@ -10,8 +10,8 @@ use super::make::broadcast;
 use super::whole::{Change, Changes, Whole, is_of_none, of_one, operand as first_operand};
 use crate::axes::axis_pairs;
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::{AxisKind, Op, OpId, OpKind, Operand, Rewriter, ScalarDef, TensorId};
-use crate::num::{BinaryOp, UnaryOp, Value};
+use crate::fusion::{AxisKind, Op, OpId, OpKind, Operand, Rewriter, TensorId};
+use crate::num::{BinaryOp, UnaryOp};
 use std::collections::BTreeMap;
 
 /// Elementwise operations that are done again, at most; also how many are looked at behind an operand.
@@ -164,17 +164,16 @@ fn enters_sum(whole: &Whole<'_>, sum: OpId, operand: TensorId) -> bool {
         }
     }
     let is_exact = |factor: &Operand| match *factor {
-        Operand::Scalar(scalar) => match fusion.scalars[scalar].def {
-            ScalarDef::Const(Value::Float(factor)) => factor.to_bits() << 12 == 0,
-            _ => false,
-        },
+        // A power of two.
+        Operand::Scalar(scalar) => fusion.constant(scalar).is_some_and(|factor| factor.as_f64().to_bits() << 12 == 0),
         Operand::Tensor(_) => false,
     };
     let is_rounded = |op: &Op| op.kind == OpKind::Binary(BinaryOp::Mul) && !op.inputs.iter().any(is_exact);
-    !fusion.tensors[product].dtype.is_int()
-        && !matches!(fusion.ops[sum].kind, OpKind::Binary(op) if !matches!(op, BinaryOp::Add | BinaryOp::Sub))
-        && !matches!(fusion.ops[sum].kind, OpKind::Unary(_) | OpKind::Cast(_) | OpKind::Set)
-        && whole.maker(product).is_some_and(is_rounded)
+    let adds = match fusion.ops[sum].kind {
+        OpKind::Binary(op) => matches!(op, BinaryOp::Add | BinaryOp::Sub),
+        _ => true,
+    };
+    adds && !fusion.tensors[product].dtype.is_int() && whole.maker(product).is_some_and(is_rounded)
 }
 
 /// A new tensor with its axes at these places among so many.

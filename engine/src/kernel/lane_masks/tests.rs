@@ -1,9 +1,8 @@
 //! What becomes of tests of lanes, and that the same elements are written.
 
 use super::replace_tests;
-use crate::kernel::{Kernel, bind, parse, print, result_terms, verify};
-use crate::num::DType;
-use crate::tensor::{ArgMeta, TensorMeta};
+use crate::kernel::same_terms::check_same_terms;
+use crate::kernel::{Kernel, parse, print, verify};
 
 /// Reads statements of blocks of 8 threads, which read `x` and write `y`, of `m` rows of `n` floats. A block has a row;
 /// its thread holds two vectors of it, those from `$e` to `$l` for `U` of 0 and 1. In each nest `U`, `V` and `W` are names of
@@ -49,13 +48,7 @@ fn check(arrays: usize, left: usize, nests: &[String]) -> String {
     let text = print(&after);
     assert_eq!((text.matches("store.held").count(), text.matches(">= 0").count()), (arrays, left), "{text}");
     for (m, n) in [(3, 5), (5, 33), (4, 57), (2, 61), (1, 1), (2, 3), (7, 8)] {
-        let arg = ArgMeta::Tensor(TensorMeta { dtype: DType::F32, sizes: [m, n].into(), strides: [n, 1].into() });
-        let terms = |kernel: &Kernel| {
-            let launch = bind(kernel, std::slice::from_ref(&arg)).unwrap_or_else(|error| panic!("{error}"));
-            result_terms(kernel, &launch).unwrap_or_else(|error| panic!("{error}"))
-        };
-        let (was, is) = (terms(&before), terms(&after));
-        assert!(was.exhaustive && was == is, "{m} rows of {n}: {text}");
+        assert!(check_same_terms(&before, &after, [m, n]), "{m} rows of {n}: {text}");
     }
     text
 }
