@@ -6,11 +6,11 @@
 //! Only results are written so, since what lies between a stack and its reader is a view of memory. In the way of it: parts of
 //! several lengths, and what is computed for others, too.
 
-use super::make::{broadcast, extents, reshape, slice, tensor};
+use super::make::{broadcast, call as make, extents, reshape, slice, tensor};
 use super::slices::ranges;
 use super::whole::{Change, Changes, Whole, call, of_one, operand, tensors};
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::ops::Form;
+use crate::fusion::ops::{Form, OpArg};
 use crate::fusion::{AxisKind, MAX_RANK, Op, OpKind, Rewriter, Src, TensorId};
 use crate::num::{BinaryOp, TernaryOp};
 use std::cell::RefCell;
@@ -43,13 +43,27 @@ pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
 fn cut<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<(Parts<'a>, bool)> {
     let output = op.output();
     let is_result = whole.is_returned(output) && whole.readers(output).next().is_none();
-    if !is_result || !op.kind.is_elementwise() || whole.is_empty(output) {
+    if !is_result || whole.is_empty(output) {
         return None;
     }
-    let parts = Parts::of(whole, output)?;
+    let is_laid = laid(whole, op).is_some();
+    let root = laid(whole, op).unwrap_or(output);
+    if !whole.maker(root).is_some_and(|maker| maker.kind.is_elementwise()) {
+        return None;
+    }
+    let parts = Parts::of(whole, root)?;
     let mut seen = Seen { is_row_major: true, ..Seen::default() };
-    let is_found = parts.reaches(output, &mut seen) && seen.crosses && whole.rank(output) < MAX_RANK;
-    is_found.then_some((parts, seen.is_row_major))
+    let is_found = parts.reaches(root, &mut seen) && seen.crosses && whole.rank(output) < MAX_RANK;
+    is_found.then_some((parts, seen.is_row_major || is_laid))
+}
+
+/// What nothing but an operation reads that asks for it row-major.
+fn laid(whole: &Whole<'_>, op: &Op) -> Option<TensorId> {
+    let (OpKind::Call(own), Some(x)) = (&op.kind, operand(op)) else { return None };
+    // The axis of the largest number is the outermost.
+    let order = own.ints(own.movement().order?);
+    let is_row_major = order.iter().rev().copied().eq(0..order.len() as i64);
+    (is_row_major && !whole.is_returned(x) && whole.is_read_once(x)).then_some(x)
 }
 
 /// What is made for one result, and serves others.
@@ -116,6 +130,8 @@ enum Way<'a> {
     Computed(&'a Op),
     /// It is spread from a part of this tensor, in which the axis is this one.
     Spread(TensorId, usize),
+    /// It is a part of this tensor, in which the axis is this one, with the axes in another order.
+    Turned(TensorId, usize),
     /// It is a view.
     Cut,
 }
@@ -164,6 +180,9 @@ impl<'a> Parts<'a> {
         if let (OpKind::Broadcast { flags }, Some(narrow)) = (&maker.kind, operand(maker)) {
             let own = flags[..axis].iter().filter(|new| !**new).count();
             return Some(Way::Spread(narrow, own));
+        }
+        if let (OpKind::Permute { perm }, Some(own), false) = (&maker.kind, operand(maker), self.is_sliced(x)) {
+            return Some(Way::Turned(own, perm[axis] as usize));
         }
         if let Some(cat) = call(maker, Form::Cat) {
             let parts = tensors(maker, cat, "tensors");
@@ -215,6 +234,12 @@ impl<'a> Parts<'a> {
                 true
             }
             Some(Way::Spread(narrow, own)) => self.visit(narrow, own, seen),
+            Some(Way::Turned(turned, own)) => {
+                seen.is_row_major = false;
+                let is_made = self.visit(turned, own, seen);
+                is_joined = seen.joined.get(&turned) == Some(&true);
+                is_made
+            }
             Some(Way::Cut) => {
                 let is_divided = self.whole.sizes(x)[axis] == self.length * self.count as i64;
                 seen.crosses |= self.is_sliced(x);
@@ -239,8 +264,10 @@ impl<'a> Parts<'a> {
         let mut flags = vec![false; self.whole.rank(output) + 1];
         flags[self.axis] = true;
         // What is converted at last is chosen before.
-        let maker = self.whole.maker(output).filter(|maker| matches!(maker.kind, OpKind::Cast(_)));
-        let chosen = maker.and_then(operand).unwrap_or(output);
+        let order = self.whole.maker(output).filter(|maker| laid(self.whole, maker).is_some());
+        let root = order.and_then(operand).unwrap_or(output);
+        let maker = self.whole.maker(root).filter(|maker| matches!(maker.kind, OpKind::Cast(_)));
+        let chosen = maker.and_then(operand).unwrap_or(root);
         let mut parts = Vec::with_capacity(self.count);
         for number in 0..self.count {
             let part = self.part(r, chosen, self.axis, number, made)?;
@@ -266,7 +293,14 @@ impl<'a> Parts<'a> {
             });
         }
         let stacked = stacked.ok_or_else(|| Diagnostic::bug("a row is cut in no part"))?;
-        let stacked = tensor(r.builder.cast(stacked, self.whole.fusion.tensors[output].dtype)?)?;
+        let mut stacked = tensor(r.builder.cast(stacked, self.whole.fusion.tensors[output].dtype)?)?;
+        if order.is_some() {
+            // What is laid so with its parts apart is so with them together.
+            let order: Vec<i64> = (0..flags.len() as i64).rev().collect();
+            stacked = make(&mut r.builder, "stride_order", |args| {
+                args.value("x", stacked).with("order", OpArg::Ints(order))
+            })?;
+        }
         let shape = extents(r, self.whole, output);
         reshape(&mut r.builder, stacked, shape)
     }
@@ -307,6 +341,11 @@ impl<'a> Parts<'a> {
                     return Err(Diagnostic::bug("what is spread is no broadcast"));
                 };
                 broadcast(&mut r.builder, part, flags)?
+            }
+            Way::Turned(turned, own) => {
+                let part = self.part(r, turned, own, number, made)?;
+                let maker = whole.maker(x).ok_or_else(|| Diagnostic::bug("what is turned has no maker"))?;
+                r.write_on(maker, &[part])?
             }
             Way::Computed(maker) => {
                 let mut operands = Vec::new();

@@ -161,7 +161,7 @@ impl Chain {
             if chain.sources.contains(&next) || chain.computed.contains(&next) {
                 continue;
             }
-            if is_in_memory(whole, next) {
+            if is_source(whole, next) {
                 chain.sources.insert(next);
                 continue;
             }
@@ -183,8 +183,18 @@ impl Chain {
 
 /// Whether a tensor that nobody has stored is computed of inputs by few operations.
 pub(super) fn is_of_inputs(whole: &Whole<'_>, x: TensorId) -> bool {
-    let is_computed = whole.maker(x).is_some_and(|maker| maker.kind.is_elementwise());
-    is_computed && !whole.is_returned(x) && Chain::of(whole, x).is_some()
+    is_computed(whole, x) && !whole.is_returned(x) && Chain::of(whole, x).is_some()
+}
+
+/// Whether a tensor is computed element by element, or such a result with its axes moved.
+fn is_computed(whole: &Whole<'_>, mut x: TensorId) -> bool {
+    while let Some(maker) = whole.maker(x) {
+        let (OpKind::Permute { .. } | OpKind::Broadcast { .. }, Some(moved)) = (&maker.kind, operand(maker)) else {
+            return maker.kind.is_elementwise();
+        };
+        x = moved;
+    }
+    false
 }
 
 /// Whether a tensor is an input, or a view of one.
@@ -195,6 +205,12 @@ pub(super) fn is_in_memory(whole: &Whole<'_>, mut x: TensorId) -> bool {
         x = seen;
     }
     true
+}
+
+/// Whether parts of a tensor are read as they are: it is in memory, or is that with something around it, of which a part is again.
+fn is_source(whole: &Whole<'_>, x: TensorId) -> bool {
+    let padded = || whole.maker(x).filter(|maker| call(maker, Form::Pad).is_some()).and_then(operand);
+    is_in_memory(whole, x) || !whole.is_returned(x) && padded().is_some_and(|padded| is_in_memory(whole, padded))
 }
 
 /// The tensors that an elementwise operation, or one that moves axes, makes a tensor of.
@@ -243,8 +259,7 @@ impl<'a> Moved<'a> {
     /// What an operation shows of what is computed, if it is better computed of what is shown of inputs.
     pub(super) fn of(whole: &'a Whole<'a>, op: &Op) -> Option<Self> {
         let x = operand(op)?;
-        let maker = whole.maker(x)?;
-        let is_usable = maker.kind.is_elementwise() && !whole.is_returned(x) && !whole.is_empty(op.output());
+        let is_usable = is_computed(whole, x) && !whole.is_returned(x) && !whole.is_empty(op.output());
         if !is_usable || !pays(whole, x) {
             return None;
         }
@@ -269,7 +284,7 @@ impl<'a> Moved<'a> {
     fn reaches(&self) -> bool {
         let (mut waiting, mut seen) = (vec![(self.x, self.window.clone())], BTreeSet::new());
         while let Some((x, window)) = waiting.pop() {
-            if is_in_memory(self.whole, x) || seen.contains(&(x, window.clone())) {
+            if is_source(self.whole, x) || seen.contains(&(x, window.clone())) {
                 continue;
             }
             let (Some(maker), Some(operands)) = (self.whole.maker(x), operands(self.whole, x)) else { return false };
@@ -323,7 +338,7 @@ impl<'a> Moved<'a> {
         if let Some(part) = made.0.get(&key) {
             return Ok(*part);
         }
-        let part = if is_in_memory(self.whole, x) {
+        let part = if is_source(self.whole, x) {
             self.cut(r, x, window)?
         } else {
             let bug = || Diagnostic::bug("a part is none of what is computed");

@@ -658,7 +658,8 @@ fn can_widen(facts: &OpFacts<'_>, ops: &[OpId]) -> bool {
             continue;
         }
         let is_returned = facts.fusion.ops[op].outputs.iter().any(|tensor| facts.returned[*tensor]);
-        if is_returned || !readers().all(goes_in) || matches!(kind(op), OpKind::Call(_)) {
+        let is_other = matches!(kind(op), OpKind::Call(_)) && !widens(kind(op));
+        if is_returned || !readers().all(goes_in) || is_other {
             return false;
         }
         parts.insert(op);

@@ -32,13 +32,22 @@ fn mismatches_are_counted_and_located() {
         tolerance,
         "2 elements match, max abs error 1.250e-1, max rel error 1.111e-1",
     );
+    // Of integers a distance that somebody asks for counts, and no share of what they are.
     check_report(
         DType::I32,
         &[1.0, 2.0],
-        &[1.0, 3.0],
+        &[2.0, 4.0],
+        Tolerance { abs: 1.0, rel: 9.0 },
+        "1 of 2 elements differ, max abs error 2.000e0, max rel error 0.000e0, tolerance abs 1.000e0 rel 9.000e0; \
+         first at [1, 0]: 2, expected 4; worst at [1, 0]: 2, expected 4",
+    );
+    check_report(
+        DType::Bool,
+        &[1.0, 0.0],
+        &[1.0, 1.0],
         Tolerance { abs: 9.0, rel: 9.0 },
         "1 of 2 elements differ, max abs error 1.000e0, max rel error 0.000e0, tolerance abs 9.000e0 rel 9.000e0; \
-         first at [1, 0]: 2, expected 3; worst at [1, 0]: 2, expected 3",
+         first at [1, 0]: false, expected true; worst at [1, 0]: false, expected true",
     );
 }
 

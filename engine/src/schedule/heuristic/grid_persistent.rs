@@ -15,7 +15,7 @@ use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
 use super::norm_inner::{along_row, is_cheap, is_repeatable, longest_row, reads_again};
 use super::recompute::{recompute, recompute_in_loop};
-use super::residency::is_load;
+use super::residency::{Packing, REGISTER_BYTES, element_bytes, is_load};
 use super::summary::GlobalTensor;
 use super::tile::{
     Caching, WARP, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, tuned, vector_width,
@@ -25,6 +25,7 @@ use crate::kernel::{CacheHint, MAX_ACCESS_BYTES, MIN_ASYNC_BYTES};
 use crate::num::UnaryOp;
 use crate::options::DeviceDesc;
 use crate::schedule::{AxisId, Compute, Memory, ParallelType, Parts, ScheduleBuilder, ScheduledFusion, TvId};
+use std::collections::BTreeSet;
 
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
@@ -75,6 +76,9 @@ const MOST_TOGETHER: i64 = 12;
 const CROWDED: i64 = 125;
 /// The same where some multiprocessors have fewer blocks than run there at once, so that less is under way.
 const SPARSE: i64 = 110;
+/// Registers of a thread beside those for what it holds, and how many times as long it takes if the rest goes to memory.
+const FIXED: i64 = 28;
+const SPILLED: i64 = 3;
 /// Elements of the shortest rows that a block could hold, but would read again and again.
 const SHORTEST_READ_AGAIN: i64 = 16 << 10;
 /// Bytes that a multiprocessor moves while the blocks of a team wait for each other: what a row must have more than its share of
@@ -173,6 +177,8 @@ struct Shape {
     inputs: i64,
     /// Bytes of a value of each reduction, once more of the first, whose exchange has two copies.
     exchanged: i64,
+    /// Bytes of registers that an element takes which is computed once and held for later stages.
+    computed: i64,
 }
 
 /// Finds the rows; refused where the fusion does something else.
@@ -270,16 +276,27 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
     let reductions =
         || scheduled.tensors.ids().filter(is_reduction).map(|tv| scheduled.tensors[tv].dtype.bytes() as i64);
     let inputs = || full.iter().filter(|tensor| !tensor.is_output);
+    let rows = Rows { fast: fast.to_vec(), kept, reduced, across, vector, align, copied, exact_vector, joined };
     Ok(Shape {
-        kept_extent: product(&kept),
+        computed: computed_of(scheduled, &rows)?,
+        kept_extent: product(&rows.kept),
         reduced_extent,
         vectors,
         inputs: inputs().count() as i64,
         read: inputs().map(|tensor| tensor.bytes).sum(),
         moved,
         exchanged: reductions().sum::<i64>() + reductions().max().unwrap_or(0),
-        rows: Rows { fast: fast.to_vec(), kept, reduced, across, vector, align, copied, exact_vector, joined },
+        rows,
     })
+}
+
+/// Bytes of registers of an element that is held from stage to stage rather than computed again.
+fn computed_of(scheduled: &ScheduledFusion, rows: &Rows) -> Result<i64, Refusal> {
+    let row = rows.all_reduced();
+    let mut builder = ScheduleBuilder::new(scheduled.clone());
+    cache_inputs(&mut builder, Caching::NONE)?;
+    compute_again(&mut builder, &row)?;
+    Ok(element_bytes(builder.state(), &row.into_iter().collect(), Packing::Apart).computed)
 }
 
 /// Whether one block holds a row of so many elements, which may be several runs, and need not read it again and again, nor move
@@ -357,11 +374,18 @@ fn ways_of(device: &DeviceDesc, shape: &Shape, (x, y, per_sm, slow): (i64, i64, 
         let active = ceil_div(team * teams, i64::from(device.sm_count));
         let crowded = if shape.inputs > 1 && batch * shape.inputs > MOST_TOGETHER { CROWDED } else { 100 };
         let sparse = if active < per_sm { SPARSE } else { 100 };
+        let spilled =
+            if batch * vector * shape.computed > free_registers(device, threads * per_sm) { SPILLED } else { 1 };
         let cost = ceil_div(turns, teams).saturating_mul(active * of_block + of_turn) / SLOWEST * slow;
-        let cost = (cost / 100).saturating_mul(crowded) / 100 * sparse;
+        let cost = (cost / 100).saturating_mul(crowded) / 100 * sparse * spilled;
         ways.push((cost, Way { x, y, batch, team, teams, per_sm }));
     }
     ways
+}
+
+/// Bytes of registers that a thread of so many of a multiprocessor has for what it holds.
+fn free_registers(device: &DeviceDesc, threads: i64) -> i64 {
+    (i64::from(device.registers_per_sm) / threads - FIXED) * REGISTER_BYTES
 }
 
 /// Chooses for the given sizes.
@@ -400,10 +424,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Gr
     cache_inputs(builder, caching)?;
     let copies = stage_rows(builder, params)?;
     let row = params.rows.all_reduced();
-    recompute(builder, |state, tv| {
-        let is_local = state.tensors[tv].memory == Memory::Local;
-        is_local && (is_cheap(state, tv, &row) || is_light(state, tv, &row))
-    })?;
+    compute_again(builder, &row)?;
     let loops = split(builder, params)?;
     let reductions: Vec<TvId> = builder.state().tensors.ids().filter(|tv| builder.state().is_reduction(*tv)).collect();
     for tv in reductions {
@@ -426,6 +447,14 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Gr
     copies.into_iter().try_for_each(|copy| builder.circular_buffer(copy, 1))
 }
 
+/// Computes what takes few instructions in every stage that uses it.
+fn compute_again(builder: &mut ScheduleBuilder, row: &[AxisId]) -> Result<()> {
+    recompute(builder, |state, tv| {
+        let is_local = state.tensors[tv].memory == Memory::Local;
+        is_local && (is_cheap(state, tv, row) || is_light(state, tv, row))
+    })
+}
+
 /// Leaves what differs from turn to turn in shared memory. Returns what is copied there without registers.
 fn stage_rows(builder: &mut ScheduleBuilder, params: &GridParams) -> Result<Vec<TvId>> {
     let state = builder.state();
@@ -445,16 +474,32 @@ fn stage_rows(builder: &mut ScheduleBuilder, params: &GridParams) -> Result<Vec<
     Ok(copied)
 }
 
-/// Whether a value is computed again by every stage, as it takes few instructions.
+/// Whether a value is computed again by every stage, as it takes few instructions. A choice needs more than one number of the row:
+/// it is, if all of them are, down to what is loaded.
 fn is_light(state: &ScheduledFusion, tv: TvId, row: &[AxisId]) -> bool {
+    let is_choice = |tv: TvId| matches!(&state.tensors[tv].op, Some(op) if matches!(op.compute, Compute::Ternary(_)));
+    let (mut waiting, mut seen) = (vec![tv], BTreeSet::new());
+    while let Some(next) = waiting.pop() {
+        if !is_repeatable(state, next, row) || !(is_few(state, next) || is_cheap(state, next, row)) {
+            return false;
+        }
+        if is_choice(tv) {
+            let of_row = |from: &TvId| along_row(state, *from, row) && !is_load(state, *from);
+            waiting.extend(state.producers(next).into_iter().filter(|from| of_row(from) && seen.insert(*from)));
+        }
+    }
+    true
+}
+
+/// Whether a value takes few instructions.
+fn is_few(state: &ScheduledFusion, tv: TvId) -> bool {
     use UnaryOp::{Exp, Exp2, Reciprocal, Rsqrt, Sigmoid, Silu, Sqrt};
     let Some(op) = &state.tensors[tv].op else { return false };
-    let is_light = match op.compute {
+    match op.compute {
         Compute::Unary(op) => matches!(op, Exp | Exp2 | Reciprocal | Sqrt | Rsqrt | Sigmoid | Silu),
-        Compute::Binary(_) => true,
+        Compute::Binary(_) | Compute::Ternary(_) => true,
         _ => false,
-    };
-    is_light && is_repeatable(state, tv, row)
+    }
 }
 
 fn split(builder: &mut ScheduleBuilder, params: &GridParams) -> Result<Loops> {
