@@ -128,7 +128,10 @@ impl Behind {
             let output = op.output();
             let moves = matches!(op.kind, OpKind::Broadcast { .. } | OpKind::Squeeze { .. } | OpKind::Permute { .. });
             let is_reshape = call(op, Form::Reshape).is_some();
-            let direct = if moves { this.is_computed[output] } else { !is_stored(op) && op.kind.lookup().is_none() };
+            let direct = match moves {
+                true => this.is_computed[output],
+                false => !is_stored(op) && op.kind.lookup().is_none() || is_reshape && is_copied(fusion, op),
+            };
             let computed = direct || is_reshape && this.is_computed[output];
             let shows = call(op, Form::Select).or(call(op, Form::Slice)).is_some();
             let shown = shows && this.is_computed[output] || moves && this.is_shown[output];
@@ -144,6 +147,13 @@ impl Behind {
         }
         this
     }
+}
+
+/// Whether a reshape makes fewer axes of such as were moved, which are no view: a kernel copies them.
+fn is_copied(fusion: &Fusion, op: &Op) -> bool {
+    let Some(x) = operand(op) else { return false };
+    let is_moved = fusion.definition(x).is_some_and(|maker| matches!(fusion.ops[maker].kind, OpKind::Permute { .. }));
+    is_moved && fusion.tensors[op.output()].axes.len() < fusion.tensors[x].axes.len()
 }
 
 /// What is written in finer axes.

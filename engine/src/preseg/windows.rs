@@ -1,4 +1,5 @@
-//! What is computed element by element and read in part: a slice, a pad or one position of it is computed of the same of what
+//! What is computed element by element, or only has its axes moved, and is read in part: a slice, a pad or one position of it is
+//! computed of the same of what
 //! it is computed of. `slice(cast x)` is `cast(slice x)`, so that moves are of what is in memory, and what is computed
 //! of them is one kernel.
 //!
@@ -63,6 +64,7 @@ impl Window {
         match &maker.kind {
             OpKind::Broadcast { flags } => self.before_broadcast(flags),
             OpKind::Permute { perm } => Some(Some(self.before_permute(perm))),
+            OpKind::Squeeze { flags } => Some(Some(self.before_squeeze(flags))),
             _ => self.before_elementwise(whole, x, own).map(Some),
         }
     }
@@ -118,6 +120,19 @@ impl Window {
         }
     }
 
+    fn before_squeeze(&self, flags: &[bool]) -> Self {
+        let spread = |list: &[(i64, i64)], dropped: (i64, i64)| {
+            let mut kept = list.iter().copied();
+            flags.iter().map(|flag| if *flag { dropped } else { kept.next().unwrap_or(dropped) }).collect()
+        };
+        match self {
+            Window::Slice(ranges) => Window::Slice(spread(ranges, (0, 1))),
+            Window::Pad(widths) => Window::Pad(spread(widths, (0, 0))),
+            Window::Select(dim, index) => Window::Select(place_before(flags, *dim), *index),
+            Window::Squeeze(dim) => Window::Squeeze(place_before(flags, *dim)),
+        }
+    }
+
     /// The axis that is dropped.
     fn dropped(&self) -> Option<usize> {
         match self {
@@ -125,6 +140,12 @@ impl Window {
             Window::Slice(_) | Window::Pad(_) => None,
         }
     }
+}
+
+/// The axis of an operand that an axis of the result is, of which the axes with a flag are dropped.
+fn place_before(flags: &[bool], axis: usize) -> usize {
+    let mut kept = flags.iter().enumerate().filter(|(_, dropped)| !**dropped);
+    kept.nth(axis).map_or(axis, |(place, _)| place)
 }
 
 /// A part of a tensor: what is shown of it, and the value of what a pad adds, if that is not 0.
@@ -183,18 +204,16 @@ impl Chain {
 
 /// Whether a tensor that nobody has stored is computed of inputs by few operations.
 pub(super) fn is_of_inputs(whole: &Whole<'_>, x: TensorId) -> bool {
-    is_computed(whole, x) && !whole.is_returned(x) && Chain::of(whole, x).is_some()
+    is_made(whole, x) && !whole.is_returned(x) && Chain::of(whole, x).is_some()
 }
 
-/// Whether a tensor is computed element by element, or such a result with its axes moved.
-fn is_computed(whole: &Whole<'_>, mut x: TensorId) -> bool {
-    while let Some(maker) = whole.maker(x) {
-        let (OpKind::Permute { .. } | OpKind::Broadcast { .. }, Some(moved)) = (&maker.kind, operand(maker)) else {
-            return maker.kind.is_elementwise();
-        };
-        x = moved;
-    }
-    false
+/// Whether a tensor is computed element by element, or another one with its axes moved.
+fn is_made(whole: &Whole<'_>, x: TensorId) -> bool {
+    whole.maker(x).is_some_and(|maker| maker.kind.is_elementwise() || moves_axes(&maker.kind))
+}
+
+fn moves_axes(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Broadcast { .. } | OpKind::Permute { .. } | OpKind::Squeeze { .. })
 }
 
 /// Whether a tensor is an input, or a view of one.
@@ -218,7 +237,7 @@ fn operands(whole: &Whole<'_>, x: TensorId) -> Option<Vec<TensorId>> {
     let (maker, definition) = (whole.maker(x)?, whole.fusion.definition(x)?);
     let read: Vec<TensorId> = whole.fusion.tensor_inputs(definition).collect();
     let is_moved = match &maker.kind {
-        OpKind::Broadcast { .. } | OpKind::Permute { .. } => true,
+        kind if moves_axes(kind) => true,
         kind => kind.is_elementwise() && read.iter().all(|tensor| whole.rank(*tensor) == whole.rank(x)),
     };
     (is_moved && maker.outputs.len() == 1).then_some(read)
@@ -249,7 +268,7 @@ fn work(kind: &OpKind) -> usize {
                 | B::Gcd
                 | B::CeilDiv
         ),
-        OpKind::Broadcast { .. } | OpKind::Permute { .. } => return 0,
+        kind if moves_axes(kind) => return 0,
         _ => false,
     };
     if is_function { OF_FUNCTION } else { 1 }
@@ -259,7 +278,7 @@ impl<'a> Moved<'a> {
     /// What an operation shows of what is computed, if it is better computed of what is shown of inputs.
     pub(super) fn of(whole: &'a Whole<'a>, op: &Op) -> Option<Self> {
         let x = operand(op)?;
-        let is_usable = is_computed(whole, x) && !whole.is_returned(x) && !whole.is_empty(op.output());
+        let is_usable = is_made(whole, x) && !whole.is_returned(x) && !whole.is_empty(op.output());
         if !is_usable || !pays(whole, x) {
             return None;
         }
@@ -395,6 +414,11 @@ fn written(r: &mut Rewriter<'_>, maker: &Op, window: &Window, parts: &[TensorId]
             let perm: Vec<u32> = kept.collect();
             if perm.is_sorted() { Ok(parts[0]) } else { r.write_as(maker, OpKind::Permute { perm }, parts) }
         }
+        OpKind::Squeeze { flags } => {
+            let mut own = flags.clone();
+            own.remove(place_before(flags, dim));
+            squeeze(&mut r.builder, parts[0], &own)
+        }
         _ => r.write_on(maker, parts),
     }
 }
@@ -423,7 +447,8 @@ fn value_of(whole: &Whole<'_>, op: &Op, values: &BTreeMap<TensorId, Value>) -> O
         (OpKind::Unary(kind), [a]) => eval::unary(*kind, own, *a),
         (OpKind::Binary(kind), [a, b]) => eval::binary(*kind, own, *a, *b),
         (OpKind::Ternary(kind), [a, b, c]) => eval::ternary(*kind, own, *a, *b, *c),
-        (OpKind::Set | OpKind::Broadcast { .. } | OpKind::Permute { .. }, [a]) => *a,
+        (OpKind::Set, [a]) => *a,
+        (kind, [a]) if moves_axes(kind) => *a,
         _ => return None,
     })
 }
@@ -431,6 +456,10 @@ fn value_of(whole: &Whole<'_>, op: &Op, values: &BTreeMap<TensorId, Value>) -> O
 /// Whether it moves fewer bytes to compute what is read of a tensor in part for each reader, of inputs.
 fn pays(whole: &Whole<'_>, x: TensorId) -> bool {
     let Some(chain) = Chain::of(whole, x) else { return false };
+    // A kernel would move axes for those who read parts.
+    if chain.work(whole) == 0 {
+        return true;
+    }
     let bytes = |tensor: TensorId| whole.fusion.tensors[tensor].dtype.bytes() as f64;
     let count = |tensor: TensorId| whole.sizes(tensor).iter().map(|size| *size as f64).product::<f64>();
     let axes = |tensor: TensorId| whole.sizes(tensor).iter().filter(|size| **size != 1).count();
