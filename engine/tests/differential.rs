@@ -3,6 +3,7 @@
 //! in range. A refusal as unsupported is counted, everything else
 //! that is not the right answer fails with a text that reproduces it.
 
+use crate::property::draws::drawn;
 use engine::fusion::Operand;
 use engine::kernel::check_bounds;
 use engine::num::{DType, Value};
@@ -116,7 +117,9 @@ fn run(session: &Session, seed: u64, generated: &Generated, tame: bool, draw: &m
 fn check_random(count: u64, first: u64, limits: &Limits) {
     let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
     let (mut right, mut unsupported, mut wrong) = (0, 0, Vec::new());
-    for seed in first..first + count {
+    let seeds = drawn(count);
+    let count = seeds.len();
+    for seed in seeds.iter().map(|seed| first + seed) {
         match judge(&session, seed, limits) {
             Verdict::Right => right += 1,
             Verdict::Unsupported => unsupported += 1,
@@ -144,7 +147,7 @@ fn plans_serve_other_sizes() {
         vec![2, 4, 8, 16, 32, 64, 128, 3, 1, 0, 48, 96],
     ];
     let mut wrong = Vec::new();
-    for seed in 0..300u64 {
+    for seed in drawn(300) {
         let mut draw = Draw::new(seed ^ 77 << 32);
         let length = draw.below(90);
         let bytes = draw.bytes(length);

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use crate::property::draws;
 use engine::compile::compile_fusion;
 use engine::diag::{Code, DiagnosticKind, Result, code};
 use engine::fusion::{Fusion, bind};
@@ -329,8 +330,8 @@ fn drawn(draw: &mut Draw) -> Fusion {
 
 #[test]
 fn turns_of_random_fusions() {
-    let (mut ran, mut shared) = (0, 0);
-    for seed in 0..100 {
+    let (mut ran, mut shared, seeds) = (0, 0, draws::drawn(100));
+    for &seed in &seeds {
         let mut draw = Draw::new(seed);
         let fusion = drawn(&mut draw);
         let args = [input(DType::F32, &[1 + draw.below(80) as i64, 1 + draw.below(900) as i64])];
@@ -345,7 +346,7 @@ fn turns_of_random_fusions() {
         ran += 1;
         shared += usize::from(kernel.buffers.values().any(|buffer| buffer.name.starts_with("exchange_")));
     }
-    assert!(ran > 50 && shared > 20, "{shared} of {ran} kernels share memory");
+    assert!(ran * 2 > seeds.len() && shared * 5 > seeds.len(), "{shared} of {ran} kernels share memory");
 }
 
 /// Tensors that run along both dimensions, as a fusion over `x: f32[m, n]` and `y: f32[n, m]`.

@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test: what fails here is the finding")]
 
+use crate::property::draws;
 use engine::diag::DiagnosticKind;
 use engine::fusion::{AxisDecl, FusionBuilder, Operand, bind};
 use engine::num::{BinaryOp, DType, ReduceOp, UnaryOp, Value};
@@ -283,7 +284,7 @@ fn rates(outcomes: &BTreeMap<Outcome, usize>) -> String {
 #[test]
 fn random_fusions_agree_with_the_reference() {
     let mut outcomes: BTreeMap<Outcome, usize> = BTreeMap::new();
-    for seed in 0..10_000 {
+    for seed in draws::drawn(10_000) {
         *outcomes.entry(check(&drawn(seed))).or_default() += 1;
     }
     let refused: usize = outcomes.iter().filter(|(o, _)| matches!(o, Outcome::Refused(..))).map(|(_, n)| n).sum();

@@ -140,7 +140,7 @@ const EXAMPLES: &[(&str, &str, &str, &str)] = &[
         "index_put_runs",
         "f32[4,3] i64[4]=0,1,1,2 i64[2]=1,0 f32[2,3]",
         "index_put_runs %a, %b, %c, %d",
-        "index_put_runs 1.5, %b, %c, %d",
+        "index_put_runs 1.5, %b, %c, %d dtype(f64)",
     ),
     ("weighted_runs", "i64[4]=0,1,1,2 i64[2]=1,0 f32[2,3] f32[2,2]", "weighted_runs %a, %b, %c, %d", ""),
     ("embedding_fwd", "i64[2,5]<4 f32[4,3]", "embedding_fwd %a, %b", "embedding_fwd %a, %b max_norm(1.0)"),

@@ -12,7 +12,7 @@
 use engine::backend::cuda::print_cuda;
 use engine::diag::{Code, DiagnosticKind, code};
 use engine::num::DType;
-use engine::options::{DeviceDesc, Options, SimOptions};
+use engine::options::{DeviceDesc, NoTrace, Options, Phase, SimOptions};
 use engine::runtime::{PhaseTimes, Session};
 use engine::tensor::{ArgMeta, TensorMeta};
 use engine::text;
@@ -81,12 +81,21 @@ fn values_used_twice() {
     check_quick("64 squarings and a sum", &text, &[5, 33], None);
 }
 
+// Three tests, for as many cores: each takes seconds.
 #[test]
-fn long_chains() {
+fn long_chains_into_a_sum() {
     let text = chain(30_000, |x| format!("add {x}, 0.5"), SUM);
     check_quick("30,000 additions and a sum", &text, &[64, 1024], None);
+}
+
+#[test]
+fn long_chains_of_uses_of_one_input() {
     let text = chain(30_000, |x| format!("sub {x}, %x"), &[]);
     check_quick("30,000 uses of one input", &text, &[64, 1024], None);
+}
+
+#[test]
+fn long_chains_into_a_norm() {
     // Its schedule has more bytes than are read of somebody's.
     let text = chain(30_000, |x| format!("add {x}, 0.5"), &["sum %value axes(1) keepdim", "div %value, %before"]);
     check_quick("30,000 additions and a norm", &text, &[64, 1024], None);
@@ -128,4 +137,48 @@ fn more_pointers_than_a_launch_passes() {
 fn cheap_values_before_a_normalisation() {
     let text = chain(3_000, |x| format!("add {x}, 0.5"), &["softmax %value axis(1)"]);
     check_quick("3,000 additions and a softmax", &text, &[64, 1024], None);
+}
+
+/// A kernel with more parameters than a launch can pass, which shows when it is made.
+#[test]
+fn a_refusal_is_not_compiled_again() {
+    let inputs: Vec<String> = (0..2100).map(|i| format!("%y{i}: f32[?]")).collect();
+    let mut text = format!("fusion @f({}) {{\n  %u0 = neg %y0\n", inputs.join(", "));
+    (1..2100).for_each(|i| text += &format!("  %u{i} = add %u{}, %y{i}\n", i - 1));
+    let fusion = text::parse_one(&(text + "  return %u2099\n}")).unwrap();
+    let strided = TensorMeta { dtype: DType::F32, sizes: vec![16], strides: vec![2] };
+    let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
+    let args = vec![ArgMeta::Tensor(strided); 2100];
+    let refuse = || {
+        let start = Instant::now();
+        let times = PhaseTimes::new(move || start.elapsed());
+        let error = session.compile(&fusion, &args, &times).unwrap_err();
+        (error, times.totals().iter().any(|(phase, _)| *phase == Phase::Lower))
+    };
+    let (first, again) = (refuse(), refuse());
+    assert_eq!((first.0.kind, &again.0), (DiagnosticKind::Unsupported, &first.0));
+    assert_eq!([first.1, again.1], [true, false]);
+    assert_eq!(session.cached_plans(), 0);
+}
+
+#[test]
+fn a_fusion_compiles_within_its_budget() {
+    // The least of several, so that a busy machine does not fail it.
+    let budget = Duration::from_millis(10);
+    let args = [ArgMeta::Tensor(TensorMeta::contiguous(DType::BF16, &[8192, 4097]))];
+    for line in ["gelu %x", "sum %x axes(1)", "softmax %x axis(-1)", "rms_norm %x eps(1e-5)"] {
+        let fusion = text::parse_one(&format!("fusion @f(%x: bf16[?, ?]) {{\n  %y = {line}\n  return %y\n}}")).unwrap();
+        let once = |_| {
+            let start = Instant::now();
+            let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
+            print_cuda(session.compile(&fusion, &args, &NoTrace).unwrap().kernel());
+            start.elapsed()
+        };
+        let mut least = Duration::MAX;
+        let in_time = (0..200).map(once).any(|time| {
+            least = least.min(time);
+            time <= budget
+        });
+        assert!(in_time, "{line} takes {least:?}");
+    }
 }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use crate::property::draws::drawn;
 use engine::fusion::{Fusion, bind};
 use engine::options::{DeviceDesc, NoTrace, Options, SimOptions};
 use engine::runtime::Session;
@@ -93,7 +94,8 @@ fn check_orders(seed: u64) -> usize {
 
 #[test]
 fn the_order_of_shapes_does_not_matter() {
-    let calls: usize = (0..250).map(check_orders).sum();
+    let seeds = drawn(250);
+    let calls: usize = seeds.iter().copied().map(check_orders).sum();
     println!("{calls} calls");
-    assert!(calls > 1600, "{calls}");
+    assert!(calls * 5 > seeds.len() * 32, "{calls}");
 }

@@ -242,13 +242,23 @@ fn rows_to_add(u: &mut arbtest::arbitrary::Unstructured<'_>) -> arbtest::arbitra
     Ok((sizes, *u.choose(&[1, 3, 30, 200, 1000])?))
 }
 
-fn put_of_runs(dtype: DType, rank: usize, [ends, order]: [DType; 2]) -> Fusion {
+fn put_of_runs(dtype: DType, value: DType, rank: usize, [ends, order]: [DType; 2]) -> Fusion {
     let dims = vec!["?"; rank].join(", ");
     let text = format!(
-        "fusion @f(%a: {dtype}[{dims}], %e: {ends}[?], %o: {order}[?], %v: {dtype}[{dims}]) {{\n  \
+        "fusion @f(%a: {dtype}[{dims}], %e: {ends}[?], %o: {order}[?], %v: {value}[{dims}]) {{\n  \
          %y = index_put_runs %a, %e, %o, %v\n  return %y\n}}\n"
     );
     engine::text::parse_one(&text).unwrap()
+}
+
+/// A type whose values are added to sums of another one: that, or a narrower one.
+fn type_of_rows(u: &mut arbtest::arbitrary::Unstructured<'_>, dtype: DType) -> arbtest::arbitrary::Result<DType> {
+    use DType::{BF16, F8E4M3FN, F8E5M2, F16, F32, F64};
+    match dtype {
+        F32 => Ok(*u.choose(&[F32, F16, BF16, F8E5M2])?),
+        F64 => Ok(*u.choose(&[F64, F32, BF16, F8E4M3FN])?),
+        _ => Ok(dtype),
+    }
 }
 
 /// Where the runs of so many places end that get so many rows in all, at most so many at once.
@@ -282,14 +292,15 @@ fn rows_that_are_added() {
         // Each row once, but not in order.
         let order: Vec<i64> = (0..length).map(|i| (i + length / 2) % length).collect();
         let types = [*u.choose(&[I64, I32])?, *u.choose(&[I64, I32])?];
-        let fusion = put_of_runs(dtype, sizes.len(), types);
+        let value = type_of_rows(u, dtype)?;
+        let fusion = put_of_runs(dtype, value, sizes.len(), types);
         let [ends, order] = [(types[0], ends), (types[1], order)]
             .map(|(dtype, of)| HostTensor::from_i64(dtype, &[of.len() as i64], &of).unwrap());
-        let args = [laid_out(u, dtype, &sizes)?, ends, order, laid_out(u, dtype, &of_value)?];
+        let args = [laid_out(u, dtype, &sizes)?, ends, order, laid_out(u, value, &of_value)?];
         check_args(&fusion, &args.map(Arg::Tensor));
         Ok(())
     })
-    .cases(150);
+    .cases(200);
 }
 
 /// Places of an index: many that all have some, few of many, or one for all; those that there are not belong to none.
@@ -389,17 +400,19 @@ fn rows_that_are_added_to_a_number() {
         let ends = ends_of_runs(&mut draw, [sizes[0], length, 1]);
         let order: Vec<i64> = (0..length).map(|i| (i + length / 2) % length).collect();
         let (dims, number) = (vec!["?"; sizes.len()].join(", "), u.choose(&["0", "3"])?);
+        let value = type_of_rows(u, dtype)?;
+        let given = if value == dtype { String::new() } else { format!(" dtype({dtype})") };
         let text = format!(
-            "fusion @f(%e: i32[?], %o: i64[?], %v: {dtype}[{dims}]) {{\n  \
-             %y = index_put_runs {number}, %e, %o, %v\n  return %y\n}}\n"
+            "fusion @f(%e: i32[?], %o: i64[?], %v: {value}[{dims}]) {{\n  \
+             %y = index_put_runs {number}, %e, %o, %v{given}\n  return %y\n}}\n"
         );
         let fusion = engine::text::parse_one(&text).unwrap();
         let [ends, order] = [(I32, ends), (I64, order)]
             .map(|(dtype, of)| HostTensor::from_i64(dtype, &[of.len() as i64], &of).unwrap());
-        check_args(&fusion, &[ends, order, laid_out(u, dtype, &of_value)?].map(Arg::Tensor));
+        check_args(&fusion, &[ends, order, laid_out(u, value, &of_value)?].map(Arg::Tensor));
         Ok(())
     })
-    .cases(60);
+    .cases(100);
 }
 
 #[test]
@@ -409,7 +422,7 @@ fn ends_that_do_not_ascend_leave_memory_alone() {
         let mut of_value = sizes.clone();
         of_value[0] = length;
         let types = [*u.choose(&[DType::I64, DType::I32])?, *u.choose(&[DType::I64, DType::U64])?];
-        let fusion = put_of_runs(DType::F32, sizes.len(), types);
+        let fusion = put_of_runs(DType::F32, DType::F32, sizes.len(), types);
         let mut draw = Draw::new(u.arbitrary()?);
         let numbers = [(types[0], sizes[0]), (types[1], length)].map(|(dtype, count)| {
             let far = if dtype == DType::I32 { i64::from(i32::MAX) } else { i64::MAX };

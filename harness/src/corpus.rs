@@ -93,9 +93,9 @@ pub struct Replayed {
     pub other: Vec<String>,
 }
 
-/// Makes each of the [`kernels`] of these cases again by the text of its schedule. Left out are those that
-/// read what another segment of their case computes.
-pub fn replayed(cases: &[Case], kernels: &[CaseKernel]) -> Replayed {
+/// Makes each of some [`kernels`] of these cases again by the text of its schedule. Left out are those that
+/// read what another segment of their case computes, or write into a part of a tensor.
+pub fn replayed(cases: &[Case], kernels: &[&CaseKernel]) -> Replayed {
     let next = AtomicUsize::new(0);
     let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
     let found = Mutex::new(Replayed::default());

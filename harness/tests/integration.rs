@@ -14,6 +14,9 @@ mod code_cache;
 mod codegen;
 mod definitions;
 mod devices;
+#[allow(dead_code, reason = "of the engine's tests, which count draws otherwise")]
+#[path = "../../engine/tests/property/draws.rs"]
+mod draws;
 mod durability;
 mod evidence;
 mod explain;

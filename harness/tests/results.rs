@@ -109,20 +109,20 @@ fusion @Runs(%x: f32[?]) {
 }
 ; inputs: x = normal[4]
 
-fusion @Both(%x: f32[?]) {
-  %0 = neg %x
-  %1 = cast %0 f8e5m2
-  %2 = cumsum %1 dim(0)
+fusion @Both(%x: f32[?], %i: i64[?]) {
+  %0 = abs %x
+  %1 = cast %0 f8e8m0fnu
+  %2 = index_put_accumulate %1, %i, %1
   return %2
 }
-; inputs: x = normal[4]
+; inputs: x = uniform(1, 2)[4], i = randint(0, 3)[4]
 ; expect: segments = 2, kernels = 1, host = 1
 
-fusion @OnHost(%x: f8e5m2[?]) {
-  %0 = cumsum %x dim(0)
+fusion @OnHost(%x: f8e8m0fnu[?], %i: i64[?]) {
+  %0 = index_put_accumulate %x, %i, %x
   return %0
 }
-; inputs: x = normal[4]
+; inputs: x = uniform(1, 2)[4], i = randint(0, 3)[4]
 ; expect: host = 1
 
 fusion @Empty(%x: f32[?]) {

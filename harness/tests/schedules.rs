@@ -1,12 +1,13 @@
 //! Schedules of all kernels, as text: they make the same kernels again.
 
-use crate::order::corpus;
+use crate::order::{corpus, looked_at};
 use harness::corpus::replayed;
 
 #[test]
 fn every_schedule_makes_its_kernel_again_as_text() {
     let (cases, kernels) = corpus();
-    let found = replayed(cases, kernels);
+    let kernels = looked_at(kernels);
+    let found = replayed(cases, &kernels);
     let shown = &found.other[..found.other.len().min(20)];
     assert!(
         found.other.is_empty(),
@@ -14,5 +15,5 @@ fn every_schedule_makes_its_kernel_again_as_text() {
         found.other.len(),
         found.same + found.other.len()
     );
-    assert!(found.same > 1000, "{} kernels", found.same);
+    assert!(found.same * 6 > kernels.len(), "{} of {} kernels", found.same, kernels.len());
 }

@@ -233,10 +233,19 @@ pub(crate) fn wavefronts(lanes: &[(u32, u64)], bytes: u64) -> (u64, u64) {
     while begin < lanes.len() {
         let group = lanes[begin].0 / group_lanes;
         let end = begin + lanes[begin..].iter().take_while(|(lane, _)| lane / group_lanes == group).count();
+        groups += 1;
+        let (addresses, before) = (lanes[begin..end].iter().map(|(_, address)| *address), begin);
+        begin = end;
+        // Words of one stretch of all banks lie in one each. Most groups ask for such.
+        let (least, most) = addresses.fold((u64::MAX, 0), |(least, most), own| (own.min(least), own.max(most)));
+        if (most + bytes - 1) / 4 - least / 4 < 32 {
+            total += 1;
+            continue;
+        }
         // The first word seen in each bank, and the further ones, each once.
         let (mut load, mut first) = ([0u64; 32], [0u64; 32]);
         let (mut further, mut count) = ([0u64; 32], 0);
-        for &(_, address) in &lanes[begin..end] {
+        for &(_, address) in &lanes[before..end] {
             for word in address / 4..=(address + bytes - 1) / 4 {
                 let bank = (word % 32) as usize;
                 if load[bank] == 0 {
@@ -251,8 +260,6 @@ pub(crate) fn wavefronts(lanes: &[(u32, u64)], bytes: u64) -> (u64, u64) {
             }
         }
         total += load.iter().copied().max().unwrap_or(0);
-        groups += 1;
-        begin = end;
     }
     (total, total - groups)
 }

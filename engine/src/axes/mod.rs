@@ -24,7 +24,7 @@ mod sizes;
 #[cfg(test)]
 mod tests;
 
-pub use build::{Forks, FusionAxes, FusionOperand, FusionValue, ValueId, analyze, axis_pairs};
+pub use build::{Forks, FusionAxes, FusionOperand, FusionValue, MAX_FORKS, ValueId, analyze, axis_pairs};
 pub use derive::{Derivation, Source, Way};
 pub use domain::{AxisRef, Domain, DomainLoop, Foreign, ForeignAxis, Place, Storage};
 pub use graph::{Axis, AxisGraph, AxisId, Extent, Parts, ShiftId, Xform, XformId};

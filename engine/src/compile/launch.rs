@@ -13,7 +13,9 @@ pub fn bind_launch(plan: &Plan, args: &[ArgMeta], outputs: &[TensorMeta]) -> Res
     if !outputs.is_empty() && outputs.iter().all(|meta| meta.numel() == Some(0)) {
         return Ok(empty_launch(plan));
     }
-    let launch = kernel::bind(kernel, args)?;
+    // Kernels know the strides of an output behind those of the inputs.
+    let numbered: Vec<ArgMeta> = args.iter().cloned().chain(outputs.iter().cloned().map(ArgMeta::Tensor)).collect();
+    let mut launch = kernel::bind(kernel, &numbered)?;
     let mut written = vec![false; outputs.len()];
     for param in kernel.params.values() {
         let (what, buffer, limit) = match param.kind {
@@ -25,7 +27,11 @@ pub fn bind_launch(plan: &Plan, args: &[ArgMeta], outputs: &[TensorMeta]) -> Res
                 if let Some(written) = written.get_mut(output as usize) {
                     *written = true;
                 }
-                (format!("output {output}"), buffer, outputs.get(output as usize).and_then(TensorMeta::numel))
+                let meta = outputs.get(output as usize);
+                let (span, elements) = (meta.and_then(TensorMeta::span), meta.and_then(TensorMeta::numel));
+                let gaps = span.zip(elements).map_or(0, |(span, elements)| span - elements);
+                launch.gaps[buffer] = u64::try_from(gaps).unwrap_or(0);
+                (format!("output {output}"), buffer, span)
             }
             _ => continue,
         };
@@ -88,9 +94,10 @@ fn with_params(plan: &Plan, launch: &BoundLaunch, message: String) -> Box<Diagno
 
 /// The launch of nothing.
 fn empty_launch(plan: &Plan) -> BoundLaunch {
-    let mut buffer_lens = crate::util::PrimaryMap::new();
+    let mut nothing = crate::util::PrimaryMap::new();
     for _ in plan.kernel().buffers.ids() {
-        buffer_lens.push(0);
+        nothing.push(0);
     }
-    BoundLaunch { grid: [0; 3], block: [1; 3], params: Vec::new(), buffer_lens, shared_bytes: 0 }
+    let (buffer_lens, gaps) = (nothing.clone(), nothing);
+    BoundLaunch { grid: [0; 3], block: [1; 3], params: Vec::new(), buffer_lens, gaps, shared_bytes: 0 }
 }

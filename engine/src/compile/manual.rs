@@ -5,7 +5,7 @@
 //! is a way to compute the fusion for the sizes at hand.
 
 use crate::diag::Result;
-use crate::schedule::heuristic::{Planned, Sizes, Unscheduled, check_tables};
+use crate::schedule::heuristic::{Planned, Sizes, Unscheduled};
 use crate::schedule::{ScheduledFusion, check_schedule, check_sizes, greatest_index, schedule_by_text};
 use crate::tensor::ArgMeta;
 
@@ -21,7 +21,6 @@ pub(super) fn schedule(unscheduled: &Unscheduled, text: &str) -> Result<Planned>
 /// Whether indices need 64 bits; refused where the schedule does not fit the sizes.
 pub(super) fn check(unscheduled: &Unscheduled, text: &str, args: &[ArgMeta], sizes: &Sizes) -> Result<bool> {
     let scheduled = by_text(unscheduled, text)?;
-    check_tables(&scheduled, sizes)?;
     check_sizes(&scheduled, sizes)?;
     let span = |arg: &ArgMeta| match arg {
         ArgMeta::Tensor(meta) => meta.span().unwrap_or(i64::MAX),

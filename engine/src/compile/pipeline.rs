@@ -2,7 +2,7 @@
 
 use super::manual;
 use super::prepare::Maker;
-use crate::diag::{Diagnostic, Result};
+use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::{self, Bindings, Fusion};
 use crate::kernel::{self, Kernel};
 use crate::lower::{lower, lower_sharing};
@@ -10,7 +10,7 @@ use crate::options::{CompileCx, Phase};
 use crate::schedule::heuristic::{Decision, Planned, Sizes, Unscheduled, decide, schedule};
 use crate::schedule::{ArgClass, Author, check_schedule, check_text};
 use crate::template::Shape;
-use crate::tensor::ArgMeta;
+use crate::tensor::{ArgMeta, TensorMeta};
 
 /// A fusion, and the arguments for which a kernel is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -57,13 +57,23 @@ enum ScheduledBy {
     Template(Shape),
 }
 
-/// Chooses the kernel of a fusion for its arguments; `maker` is that of the fusion.
-pub fn choose_kernel(cx: &CompileCx<'_>, maker: &Maker, bound: &BoundFusion<'_>) -> Result<KernelChoice> {
+/// Chooses the kernel of a fusion for its arguments; `maker` is that of the fusion. Of outputs that it writes into parts
+/// of something else, `parts` has the layout and the alignment.
+pub fn choose_kernel(
+    cx: &CompileCx<'_>,
+    maker: &Maker,
+    bound: &BoundFusion<'_>,
+    parts: &[Option<(TensorMeta, u32)>],
+) -> Result<KernelChoice> {
     let &BoundFusion { fusion, bindings, args, alignments } = bound;
     let sizes = Sizes::new(fusion, bindings);
-    let mut class = ArgClass::new(fusion, args, alignments, sizes.elements(), cx.options);
+    let mut class = ArgClass::new(fusion, args, alignments, sizes.elements(), cx.options).with_outputs(parts);
     let unscheduled = match maker {
         Maker::Scheduled(unscheduled) => unscheduled,
+        Maker::Written(template) if class.writes_parts() => {
+            let message = format!("a kernel of the template `{}` writes whole tensors", template.name());
+            return Err(Diagnostic::unsupported(code::NEEDS_SEGMENTS, message));
+        }
         Maker::Written(template) => {
             let scheduled_by = ScheduledBy::Template(template.shape(cx.device, bindings, &class)?);
             return Ok(KernelChoice { class, scheduled_by });
@@ -159,5 +169,5 @@ pub fn compile_fusion(
     let bindings = fusion::bind(fusion, args)?;
     let maker = Maker::new(fusion, scheduled_by(cx))?;
     let bound = BoundFusion { fusion, bindings: &bindings, args, alignments };
-    build_kernel(cx, &maker, &choose_kernel(cx, &maker, &bound)?)
+    build_kernel(cx, &maker, &choose_kernel(cx, &maker, &bound, &[])?)
 }

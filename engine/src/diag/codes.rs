@@ -480,7 +480,8 @@ codes! {
         "run without --kernels-only: the host computes it",
         why "The reference evaluates every operation; kernels exist for a part of them. The rest runs on the host, which is slow: its \
              operands go down, its results up.",
-        fusion "fusion @f(%x: f8e5m2[?]) {\n  %0 = cumsum %x dim(0)\n  return %0\n}\n; inputs: x = normal[4]";
+        fusion "fusion @f(%x: f8e8m0fnu[?], %i: i64[?]) {\n  %0 = index_put_accumulate %x, %i, %x\n  return %0\n}\n\
+                ; inputs: x = uniform(1, 2)[4], i = randint(0, 3)[4]";
     SIM_FEATURE = "U0106", "the simulator does not execute this construct yet",
         "run on a GPU",
         why "The kernel is good, but the simulator's bytecode lacks something that it needs, or has too few registers for it.",

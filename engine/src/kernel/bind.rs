@@ -29,6 +29,9 @@ pub struct BoundLaunch {
     pub params: Vec<BoundParam>,
     /// Length in elements of every buffer of the kernel.
     pub buffer_lens: PrimaryMap<BufId, u64>,
+    /// Elements among these that are not the kernel's: of an output, those between its own where it is a part of
+    /// something else.
+    pub gaps: PrimaryMap<BufId, u64>,
     /// Shared memory of a block in bytes, laid out by [`shared_layout`].
     pub shared_bytes: u32,
 }
@@ -122,7 +125,7 @@ pub fn bind(kernel: &Kernel, args: &[ArgMeta]) -> Result<BoundLaunch> {
             kernel.name, kernel.launch.max_threads
         )));
     }
-    let mut buffer_lens = PrimaryMap::new();
+    let (mut buffer_lens, mut gaps) = (PrimaryMap::new(), PrimaryMap::new());
     for (id, buffer) in kernel.buffers.iter() {
         let len = host.eval(buffer.len)?.as_i64();
         let len = u64::try_from(len)
@@ -132,9 +135,10 @@ pub fn bind(kernel: &Kernel, args: &[ArgMeta]) -> Result<BoundLaunch> {
             return Err(Diagnostic::bug(format!("buffer {id} ({name}) has {len} elements, its indices are i32")));
         }
         buffer_lens.push(len);
+        gaps.push(0);
     }
     let (_, shared_bytes) = shared_layout(kernel)?;
-    Ok(BoundLaunch { grid, block, params, buffer_lens, shared_bytes })
+    Ok(BoundLaunch { grid, block, params, buffer_lens, gaps, shared_bytes })
 }
 
 fn tensor_arg(args: &[ArgMeta], input: u32) -> Result<&TensorMeta> {

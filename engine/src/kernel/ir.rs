@@ -80,7 +80,7 @@ pub enum ParamKind {
     Workspace { buffer: BufId },
     /// The size of an axis of an input tensor.
     Size { input: u32, axis: u32 },
-    /// The stride, in elements, of an axis of an input tensor.
+    /// The stride, in elements, of an axis of an input tensor, or of an output: those are numbered behind the inputs.
     Stride { input: u32, axis: u32 },
     /// An input scalar.
     Scalar { input: u32 },

@@ -574,10 +574,10 @@ impl Lowering<'_> {
             stride = if memory_axis.dense {
                 self.b.exprs().mul(stride, inner_extent)
             } else {
-                let Some(crate::schedule::Io::Input(input)) = self.scheduled.tensors[tv].io else {
-                    return Err(Diagnostic::bug("a strided tensor is not an input"));
+                let Some(io) = self.scheduled.tensors[tv].io else {
+                    return Err(Diagnostic::bug("a strided tensor is no argument"));
                 };
-                self.stride(input, *memory_axis)
+                self.stride(io, *memory_axis)
             };
             let Some(axis) = axes[memory_axis.axis].in_memory() else {
                 inner_extent = self.b.int(1);

@@ -102,13 +102,20 @@ impl Lowering<'_> {
         self.scalars.value(&mut self.b, scalar)
     }
 
-    /// The stride of an input's axis, with what the class knows of it.
-    pub(super) fn stride(&mut self, input: u32, axis: MemoryAxis) -> ExprId {
-        let name = format!("{}_s{}", input_name(&self.scheduled.fusion, input), axis.axis);
-        if let Some(known) = self.find_stride(input, axis.axis as u32) {
+    /// The stride of an axis of an input or an output, with what the class knows of it.
+    pub(super) fn stride(&mut self, io: Io, axis: MemoryAxis) -> ExprId {
+        let fusion = &self.scheduled.fusion;
+        let (number, of) = match io {
+            Io::Input(input) => (input, input_name(fusion, input)),
+            Io::Output(output) => {
+                let tensor = fusion.outputs[output as usize];
+                (fusion.inputs.len() as u32 + output, identifier(&fusion.tensors[tensor].name))
+            }
+        };
+        if let Some(known) = self.find_stride(number, axis.axis as u32) {
             return known;
         }
-        let param = self.b.stride(name, input, axis.axis as u32);
+        let param = self.b.stride(format!("{of}_s{}", axis.axis), number, axis.axis as u32);
         self.b.assume_multiple_of(param, axis.stride_fact);
         param
     }
@@ -120,11 +127,16 @@ impl Lowering<'_> {
         Some(self.b.exprs().param(id, index_type, ValueKind::Index))
     }
 
-    /// The layout of a global tensor: the class's for inputs, dense row-major
-    /// for outputs. Random tensors have none in memory; their elements are
+    /// The layout of a global tensor: the class's for inputs and for outputs that are parts of something else, dense
+    /// row-major for other outputs. Random tensors have none in memory; their elements are
     /// counted like those of an output.
     pub(super) fn layout(&self, tv: TvId) -> Result<TensorLayout> {
         let data = &self.scheduled.tensors[tv];
+        if let Some(Io::Output(output)) = data.io
+            && let Some(part) = self.class.part(output)
+        {
+            return Ok(part.clone());
+        }
         match data.io {
             Some(Io::Input(input)) => self.class.layouts[input as usize]
                 .clone()
@@ -196,8 +208,8 @@ impl Lowering<'_> {
             let stride = match (axis.dense, inner, io) {
                 (true, None, _) => one,
                 (true, Some((stride, extent)), _) => self.b.exprs().mul(stride, extent),
-                (false, _, Some(Io::Input(input))) => self.stride(input, *axis),
-                _ => return Err(Diagnostic::bug("a strided tensor is not an input")),
+                (false, _, Some(io)) => self.stride(io, *axis),
+                (false, _, None) => return Err(Diagnostic::bug("a strided tensor is no argument")),
             };
             let steps = self.b.exprs().sub(extent, one);
             let span = self.b.exprs().mul(steps, stride);

@@ -1,9 +1,9 @@
 //! What has no element, or is made of none, is filled and not computed: results without
-//! elements, a reduction over nothing (its initial value), a product over nothing (0), a
+//! elements, a reduction over nothing (its initial value), a product over nothing (0, or its bias), a
 //! padded nothing, or what is cut off as a whole (the padding), groups of nothing and sums over no group (0, and what comes
 //! after such sums), a tensor into which nothing is put (itself).
 
-use super::make::{extents, tensor};
+use super::make::{broadcast, extents, tensor};
 use super::slices::widths;
 use super::whole::{ChangeAll, Changes, Whole, call, operand};
 use crate::fusion::ops::{self, Form};
@@ -35,6 +35,9 @@ fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<ChangeAll<'a>> {
             Ok(vec![tensor(ops::grouped_of_nothing(&mut r.builder, &args, &shape)?)?])
         }));
     }
+    if let Some(change) = bias_alone(whole, op) {
+        return Some(change);
+    }
     let fill = |output| {
         let is_empty = whole.is_empty(output);
         Some((output, if is_empty { Fill::Number(Value::Int(0)) } else { of_nothing(whole, op)? }))
@@ -58,6 +61,26 @@ fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<ChangeAll<'a>> {
     }))
 }
 
+/// A product over nothing with a bias: the bias in each row, added to 0.
+fn bias_alone<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<ChangeAll<'a>> {
+    call(op, Form::Linear).filter(|_| !whole.is_empty(op.output()))?;
+    let [Operand::Tensor(x), _, Operand::Tensor(bias)] = op.inputs[..] else { return None };
+    if !has_no_terms(whole, x) {
+        return None;
+    }
+    let (output, rank) = (op.output(), whole.fusion.tensors[bias].axes.len());
+    Some(Box::new(move |r| {
+        let (dtype, shape) = (whole.fusion.tensors[output].dtype, extents(r, whole, output));
+        let nothing = tensor(r.builder.full(&shape, Value::Int(0), dtype)?)?;
+        let bias = r.tensor(bias)?;
+        let mut flags = vec![true; shape.len()];
+        flags[shape.len() - rank..].fill(false);
+        let bias = broadcast(&mut r.builder, bias, &flags)?;
+        let sums = r.builder.add(nothing, bias)?;
+        Ok(vec![tensor(r.builder.cast(sums, dtype)?)?])
+    }))
+}
+
 /// The value of all elements of a result that depends on no element.
 fn of_nothing(whole: &Whole<'_>, op: &Op) -> Option<Fill> {
     let is_put = [Form::Scatter, Form::Put].into_iter().any(|form| call(op, form).is_some());
@@ -72,7 +95,8 @@ fn of_nothing(whole: &Whole<'_>, op: &Op) -> Option<Fill> {
             number @ Operand::Scalar(_) => Fill::Operand(number),
         });
     }
-    let is_of_groups = [Form::GroupedSums, Form::PutGroups].into_iter().any(|form| call(op, form).is_some());
+    let is_of_groups =
+        [Form::GroupedSums, Form::PutGroups, Form::ScaledGroups].into_iter().any(|form| call(op, form).is_some());
     if is_of_groups && sums_nothing(whole, op) {
         return Some(Fill::Number(Value::Int(0)));
     }
@@ -104,6 +128,10 @@ fn pads_nothing(whole: &Whole<'_>, op: &Op) -> bool {
 
 /// Whether a product of groups, or sums of rows in groups, have no group, or none of the sums has a term.
 fn sums_nothing(whole: &Whole<'_>, op: &Op) -> bool {
+    // Without scales no row is of a group; a product over no term counts the numbers of groups.
+    if call(op, Form::ScaledGroups).is_some() && operand(op).is_some_and(|x| has_no_terms(whole, x)) {
+        return false;
+    }
     let is_nothing = |x: &Operand| matches!(x, Operand::Tensor(x) if whole.is_empty(*x));
     op.inputs.iter().take(3).any(is_nothing)
 }

@@ -69,6 +69,21 @@ impl<'a> Known<'a> {
         self.numbers.windows(2).all(|pair| pair[1].checked_sub(pair[0]) == Some(by)).then_some((first, by))
     }
 
+    /// The runs of numbers that follow each other of which they are made up, from the first of each up to behind its last: so
+    /// many at most, if they are the same on any device.
+    pub(super) fn runs(&self, most: usize) -> Option<Vec<(i64, i64)>> {
+        let mut runs: Vec<(i64, i64)> = Vec::new();
+        for &number in &self.numbers {
+            let is_full = runs.len() == most;
+            match runs.last_mut() {
+                Some(last) if last.1 == number => last.1 += 1,
+                _ if is_full => return None,
+                _ => runs.push((number, number.checked_add(1)?)),
+            }
+        }
+        self.is_exact().then_some(runs)
+    }
+
     /// The same, which are numbers of 32 bits, as such. What was made of others is made once.
     pub(super) fn write(&self, r: &mut Rewriter<'_>, known: TensorId, made: &mut Short) -> Result<TensorId> {
         if !self.is_short {

@@ -2,13 +2,16 @@
 //! `sum(reshape(index_put_accumulate(0, i, x), [S, K, h]) * w, 1)`, as experts' results are combined, is `weighted_runs`, so
 //! that the rows of places are never stored.
 //!
-//! In the way of that: others that read what is between, rows that are added to anything else than zeros, and groups of more places
-//! than a thread has.
+//! Rows that are widened, then seen in another shape and then added, are seen first: kernels add narrow rows as they are, and
+//! a view of what is in memory costs nothing.
+//!
+//! In the way of the first: others that read what is between, rows that are added to anything else than zeros, and groups of
+//! more places than a thread has.
 
 use super::make::tensor;
 use super::whole::{Change, Changes, Whole, call, operand};
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::ops::{self, Args, Form};
+use crate::fusion::ops::{self, Args, Call, Form};
 use crate::fusion::{AxisKind, Op, OpKind, Operand, Rewriter, ScalarDef, TensorId};
 use crate::num::{BinaryOp, DType, ReduceOp};
 use crate::template::MOST_GROUPED;
@@ -18,8 +21,11 @@ pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
 }
 
 fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
-    let put = Groups::of(whole, op)?;
-    Some(Box::new(move |r| put.write(r, whole)))
+    if let Some(put) = Groups::of(whole, op) {
+        return Some(Box::new(move |r| put.write(r, whole)));
+    }
+    let put = Widened::of(whole, op)?;
+    Some(Box::new(move |r| put.write(r)))
 }
 
 /// Rows that are added in groups.
@@ -83,6 +89,52 @@ impl Groups {
         let made = b.apply(&args.value("value", value).value("weight", weight))?;
         tensor(*made.first().ok_or_else(|| Diagnostic::bug("sums have a result"))?)
     }
+}
+
+/// Rows that are widened, seen in another shape and added.
+struct Widened<'a> {
+    acc: TensorId,
+    index: TensorId,
+    narrow: TensorId,
+    wide: DType,
+    /// From the narrow rows to those that are added.
+    views: Vec<&'a Op>,
+    put: &'a Call,
+}
+
+impl<'a> Widened<'a> {
+    fn of(whole: &Whole<'a>, op: &'a Op) -> Option<Self> {
+        let put = call(op, Form::Put)?;
+        let [Operand::Tensor(acc), Operand::Tensor(index), Operand::Tensor(value)] = op.inputs[..] else {
+            return None;
+        };
+        let (mut seen, mut views) = (value, Vec::new());
+        while let Some(view) = inner(whole, seen).filter(|op| is_view(op)) {
+            views.insert(0, view);
+            seen = operand(view)?;
+        }
+        let cast = whole.maker(seen)?;
+        let OpKind::Cast(wide) = cast.kind else { return None };
+        let narrow = operand(cast)?;
+        let is_wider = !views.is_empty() && ops::widens_rows(whole.fusion.tensors[narrow].dtype, wide);
+        is_wider.then_some(Self { acc, index, narrow, wide, views, put })
+    }
+
+    fn write(&self, r: &mut Rewriter<'_>) -> Result<TensorId> {
+        let mut seen = r.tensor(self.narrow)?;
+        for view in &self.views {
+            seen = r.write_as(view, view.kind.clone(), &[seen])?;
+        }
+        let [acc, index] = [r.tensor(self.acc)?, r.tensor(self.index)?];
+        let value = r.builder.cast(seen, self.wide)?;
+        let args = Args::new(self.put.row).value("acc", acc).value("index", index).value("value", value);
+        tensor(*r.builder.apply(&args)?.first().ok_or_else(|| Diagnostic::bug("a put has a result"))?)
+    }
+}
+
+/// Whether an operation shows what it reads in other axes.
+fn is_view(op: &Op) -> bool {
+    matches!(op.kind, OpKind::Permute { .. }) || call(op, Form::Reshape).is_some()
 }
 
 /// What is rounded to a type, of the `f32` that it is computed in.

@@ -1,6 +1,7 @@
 //! What is cut from one tensor and joined again along several axes, or along one and then regrouped, is looked up: row by row of
 //! that tensor, at places that are computed. `roll` is written so, and so are windows that are shifted: each `cat` of a nest of
-//! them would be a copy of all, and a reshape behind it, which sees memory, one more. Places are sums over axes, and along an
+//! them would be a copy of all, and a reshape behind it, which sees memory, one more. An axis that is looked up at positions
+//! which follow from its size, a few runs of them, is cut and joined so, too. Places are sums over axes, and along an
 //! axis a choice by position among few numbers; a row is the innermost axis, which is left as it is.
 //!
 //! In: a joined tensor, or a reshape of it, or its axes permuted. Out: rows of the tensor in memory, in the axes and in the
@@ -9,13 +10,14 @@
 //! In the way of it: parts of several tensors, a cut through the innermost axis or one that is merged with others, one of which a
 //! single position is left, and rows that are less than a sector of memory.
 
+use super::known::Known;
 use super::make::{call as make, reshape, tensor};
 use super::moves::is_computed;
 use super::slices::ranges;
 use super::whole::{Change, Changes, Whole, call, operand, tensors};
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::ops::Form;
-use crate::fusion::{Op, OpKind, Rewriter, Src, TensorId};
+use crate::fusion::ops::{Form, IndexAxes};
+use crate::fusion::{Op, OpKind, Operand, Rewriter, Src, TensorId};
 use crate::num::{BinaryOp, DType, TernaryOp};
 use std::ops::Range;
 
@@ -68,7 +70,21 @@ impl Pieces {
             }
             return Some(joined);
         }
+        if let Some((x, axis, runs)) = selected(whole, maker) {
+            let mut pieces = Self::of(whole, x, left)?;
+            let old = std::mem::take(&mut pieces.runs[axis]);
+            runs.into_iter().flat_map(|run| within(&old, run)).for_each(|run| pieces.add(axis, run));
+            return Some(pieces);
+        }
         Some(Self::all(whole, x))
+    }
+
+    /// One more run of positions along an axis, behind the others.
+    fn add(&mut self, axis: usize, run: (i64, i64)) {
+        match self.runs[axis].last_mut() {
+            Some(last) if last.1 == run.0 => last.1 = run.1,
+            _ => self.runs[axis].push(run),
+        }
     }
 
     /// Joins parts of the same tensor along an axis, where they agree along the others.
@@ -77,12 +93,7 @@ impl Pieces {
         if *self != other {
             return false;
         }
-        for run in theirs {
-            match self.runs[dim].last_mut() {
-                Some(last) if last.1 == run.0 => last.1 = run.1,
-                _ => self.runs[dim].push(run),
-            }
-        }
+        theirs.into_iter().for_each(|run| self.add(dim, run));
         true
     }
 
@@ -90,6 +101,25 @@ impl Pieces {
     fn is_whole(&self, whole: &Whole<'_>, axis: usize) -> bool {
         self.runs[axis] == [(0, whole.sizes(self.source)[axis])]
     }
+}
+
+/// Positions from each first to before each second, one after the other.
+type Runs = Vec<(i64, i64)>;
+
+/// What is looked up along an axis at positions that follow from sizes, and the runs of these.
+fn selected(whole: &Whole<'_>, op: &Op) -> Option<(TensorId, usize, Runs)> {
+    let lookup = call(op, Form::Lookup(IndexAxes::InPlace))?.lookup()?;
+    let [Operand::Tensor(x), Operand::Tensor(index)] = [lookup.table, lookup.index].map(|position| op.inputs[position])
+    else {
+        return None;
+    };
+    // The positions are the same along all other axes.
+    if whole.rank(index) != 1 || whole.rank(x) != whole.rank(op.output()) {
+        return None;
+    }
+    let runs = Known::of(whole, index)?.runs(MOST_RUNS)?;
+    let (axis, size) = (lookup.axis, whole.sizes(x)[lookup.axis]);
+    runs.iter().all(|(start, end)| (0..=size).contains(start) && *end <= size).then_some((x, axis, runs))
 }
 
 /// The runs that lie between positions of what they make up.
@@ -129,7 +159,10 @@ impl<'a> Roll<'a> {
             Some(_) => operand(view).filter(|x| whole.is_read_once(*x))?,
             None => shown,
         };
-        call(whole.maker(joined)?, Form::Cat)?;
+        let maker = whole.maker(joined)?;
+        if call(maker, Form::Cat).is_none() {
+            selected(whole, maker)?;
+        }
         let pieces = Pieces::of(whole, joined, &mut { MOST_STEPS })?;
         let (sizes, groups) = (whole.sizes(shown), groups(whole.sizes(joined), whole.sizes(shown))?);
         let this = Self { whole, pieces, output, sizes, order, groups };

@@ -53,7 +53,7 @@ passes! {
     stacks: "What is computed of a row and of its parts in another order is computed part by part.";
     overlaps: "What is joined of parts that are computed of the same is chosen part by part.";
     repeats: "What is repeated is read again.";
-    puts: "Rows that are added where an index says, and then up in groups with weights, are added up at once.";
+    puts: "Rows that are added where an index says, and then up in groups, are added at once; narrow ones are widened last.";
     scatters: "Rows that are put where one index says, or each its own, are looked up by who writes last.";
     tops: "The first element of a line alone is a maximum and the least position that has it.";
     places: "What is read of an argument through pads, reshapes and lookups in turn is looked up in one go.";

@@ -226,6 +226,28 @@ fn rows_that_are_added_up_in_groups_are_never_stored() {
 }
 
 #[test]
+fn narrow_rows_are_seen_before_they_are_widened_and_added() {
+    let check = |before: &str, after: &str| {
+        let sizes: [&[i64]; 3] = [&[3, 4], &[6], &[5, 2]];
+        check(&["puts"], "%x: bf16[?, ?], %i: u8[?], %a: f32[?, ?]", &sizes, before, after);
+    };
+    let put = "%j = remainder %i, 5\n%y = index_put_accumulate %a, %j, %2\n";
+    check(
+        &format!("%0 = cast %x f32\n%1 = permute %0 dims(1, 0)\n%2 = reshape [6, 2] %1\n{put}return %y, %0"),
+        "%0 = cast %x f32\n%j = remainder %i, 5\n%3 = permute %x dims(1, 0)\n%4 = reshape [6, 2] %3\n%5 = cast %4 f32\n\
+         %y = index_put_accumulate %a, %j, %5\nreturn %y, %0",
+    );
+    // Nothing is widened, others read what is seen, or nothing is seen.
+    for same in [
+        format!("%0 = cast %x f32\n%1 = neg %0\n%2 = reshape [6, 2] %1\n{put}return %y"),
+        format!("%0 = cast %x f32\n%2 = reshape [6, 2] %0\n{put}return %y, %2"),
+        format!("%0 = reshape [6, 2] %x\n%2 = cast %0 f32\n{put}return %y"),
+    ] {
+        check(&same, &same);
+    }
+}
+
+#[test]
 fn axes_are_split_in_the_index_of_a_lookup() {
     let check = |before: &str, after: &str| {
         let sizes: [&[i64]; 3] = [&[5, 4], &[6], &[3, 2]];
@@ -279,6 +301,20 @@ fn products_of_one_term_are_multiplications() {
     // What is added before the rounding is not added after it.
     let biased = "%a = linear %x, %y bias(%b)\nreturn %a";
     check(&["products"], "%x: f32[?, 1], %y: f32[?, 1], %b: f32[?]", &[&[3, 1], &[4, 1], &[4]], biased, biased);
+}
+
+#[test]
+fn products_over_nothing_are_their_bias() {
+    let body = "%a = linear %x, %y bias(%b)\nreturn %a";
+    for dtype in ["bf16", "f32", "f64", "c64"] {
+        let line = format!("%x: {dtype}[?, ?], %y: {dtype}[?, ?], %b: {dtype}[?]");
+        check_all(&line, &[&[3, 0], &[4, 0], &[4]], body, &["empty"]);
+        check_all(&line, &[&[1, 0], &[1, 0], &[1]], body, &["empty"]);
+        let same = format!("%x: {dtype}[?, ?, ?], %y: {dtype}[?, ?], %b: {dtype}[1]");
+        check_all(&same, &[&[2, 3, 0], &[4, 0], &[1]], body, &["empty"]);
+        let number = format!("%x: {dtype}[?, ?], %y: {dtype}[?], %b: {dtype}[]");
+        check_all(&number, &[&[3, 0], &[0], &[]], body, &["empty"]);
+    }
 }
 
 #[test]

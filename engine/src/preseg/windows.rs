@@ -1,7 +1,6 @@
 //! What is computed element by element, or only has its axes moved, and is read in part: a slice, a pad or one position of it is
-//! computed of the same of what
-//! it is computed of. `slice(cast x)` is `cast(slice x)`, so that moves are of what is in memory, and what is computed
-//! of them is one kernel.
+//! computed of the same of what it is computed of. `slice(cast x)` is `cast(slice x)`, so that moves are of what is in memory,
+//! and what is computed of them is one kernel.
 //!
 //! In: an operation that shows a part of a tensor. Out: its result, made of parts of inputs and of views of these.
 //!
@@ -120,6 +119,23 @@ impl Window {
         }
     }
 
+    /// Whether this is shown of what is in memory: of something around it as well only what is in part of both, which is again
+    /// that with something around it.
+    fn is_within(&self, whole: &Whole<'_>, x: TensorId) -> bool {
+        let padded = whole.maker(x).filter(|maker| call(maker, Form::Pad).is_some());
+        let Some((seen, widths)) = padded.and_then(|maker| operand(maker).zip(widths(whole, maker))) else {
+            return true;
+        };
+        match self {
+            Window::Pad(_) => true,
+            Window::Slice(ranges) => {
+                let mut axes = ranges.iter().zip(widths.iter().zip(whole.sizes(seen)));
+                axes.all(|((start, end), ((before, _), size))| before + size > *start && *end > *before)
+            }
+            Window::Select(..) | Window::Squeeze(_) => false,
+        }
+    }
+
     fn before_squeeze(&self, flags: &[bool]) -> Self {
         let spread = |list: &[(i64, i64)], dropped: (i64, i64)| {
             let mut kept = list.iter().copied();
@@ -175,7 +191,8 @@ struct Chain {
 }
 
 impl Chain {
-    /// The chain to a tensor, if it is short and of elementwise operations and moves of axes.
+    /// The chain to a tensor from what parts are read of ([`is_source`]), if it is short and of elementwise operations and moves
+    /// of axes.
     fn of(whole: &Whole<'_>, x: TensorId) -> Option<Self> {
         let (mut chain, mut waiting) = (Self::default(), vec![x]);
         while let Some(next) = waiting.pop() {
@@ -207,9 +224,20 @@ pub(super) fn is_of_inputs(whole: &Whole<'_>, x: TensorId) -> bool {
     is_made(whole, x) && !whole.is_returned(x) && Chain::of(whole, x).is_some()
 }
 
-/// Whether a tensor is computed element by element, or another one with its axes moved.
-fn is_made(whole: &Whole<'_>, x: TensorId) -> bool {
-    whole.maker(x).is_some_and(|maker| maker.kind.is_elementwise() || moves_axes(&maker.kind))
+/// Whether a tensor is computed element by element, or is such a one or one in memory with its axes moved, while nothing between
+/// is stored.
+fn is_made(whole: &Whole<'_>, mut x: TensorId) -> bool {
+    while let Some(maker) = whole.maker(x) {
+        let (true, Some(moved)) = (moves_axes(&maker.kind), operand(maker)) else { return maker.kind.is_elementwise() };
+        if is_in_memory(whole, moved) {
+            return true;
+        }
+        if whole.is_returned(moved) || !whole.readers(moved).all(is_kernel) {
+            return false;
+        }
+        x = moved;
+    }
+    false
 }
 
 fn moves_axes(kind: &OpKind) -> bool {
@@ -226,10 +254,11 @@ pub(super) fn is_in_memory(whole: &Whole<'_>, mut x: TensorId) -> bool {
     true
 }
 
-/// Whether parts of a tensor are read as they are: it is in memory, or is that with something around it, of which a part is again.
+/// Whether parts of a tensor are read as they are: it is in memory, or is that with something around it
+/// ([`Window::is_within`]).
 fn is_source(whole: &Whole<'_>, x: TensorId) -> bool {
-    let padded = || whole.maker(x).filter(|maker| call(maker, Form::Pad).is_some()).and_then(operand);
-    is_in_memory(whole, x) || !whole.is_returned(x) && padded().is_some_and(|padded| is_in_memory(whole, padded))
+    let padded = whole.maker(x).filter(|maker| call(maker, Form::Pad).is_some()).and_then(operand);
+    is_in_memory(whole, x) || (!whole.is_returned(x) && padded.is_some_and(|padded| is_in_memory(whole, padded)))
 }
 
 /// The tensors that an elementwise operation, or one that moves axes, makes a tensor of.
@@ -303,7 +332,13 @@ impl<'a> Moved<'a> {
     fn reaches(&self) -> bool {
         let (mut waiting, mut seen) = (vec![(self.x, self.window.clone())], BTreeSet::new());
         while let Some((x, window)) = waiting.pop() {
-            if is_source(self.whole, x) || seen.contains(&(x, window.clone())) {
+            if seen.contains(&(x, window.clone())) {
+                continue;
+            }
+            if is_source(self.whole, x) {
+                if !window.is_within(self.whole, x) {
+                    return false;
+                }
                 continue;
             }
             let (Some(maker), Some(operands)) = (self.whole.maker(x), operands(self.whole, x)) else { return false };
@@ -456,6 +491,14 @@ fn value_of(whole: &Whole<'_>, op: &Op, values: &BTreeMap<TensorId, Value>) -> O
 /// Whether it moves fewer bytes to compute what is read of a tensor in part for each reader, of inputs.
 fn pays(whole: &Whole<'_>, x: TensorId) -> bool {
     let Some(chain) = Chain::of(whole, x) else { return false };
+    // Views of one tensor that is stored are as good for a library, and as results of what is turned.
+    let is_turned = whole.maker(x).is_some_and(|maker| moves_axes(&maker.kind));
+    let is_computed_with =
+        |part: TensorId| whole.readers(part).any(is_kernel) || (whole.is_returned(part) && !is_turned);
+    let parts = || whole.readers(x).filter(|reader| Window::of(whole, reader).is_some());
+    if !parts().any(|reader| is_computed_with(reader.output())) {
+        return false;
+    }
     // A kernel would move axes for those who read parts.
     if chain.work(whole) == 0 {
         return true;

@@ -5,7 +5,7 @@ use super::steps::{self, Copy, HostCall, HostInput, Launch, LibraryCall, Program
 use crate::compile::{Plan, bind_launch};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{self, Bindings, FoundView, Operand, TensorId};
-use crate::segment::{LibraryPart, Segment, SegmentKind, Segments};
+use crate::segment::{LibraryPart, PartOf, Segment, SegmentKind, Segments};
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::{PrimaryMap, SecondaryMap};
 use smallvec::SmallVec;
@@ -81,12 +81,18 @@ impl<'a> Building<'a> {
         let segments = self.segments;
         let segment = &segments.segments[position];
         let inputs: Vec<HostInput> = segment.inputs.iter().map(|input| self.input(*input)).collect::<Result<_>>()?;
-        if matches!(segment.kind, SegmentKind::View) {
-            return self.view(segment, &inputs);
+        match segment.kind {
+            SegmentKind::View => return self.view(segment, &inputs),
+            SegmentKind::Joined => return self.joined(segment),
+            SegmentKind::Kernel(_) | SegmentKind::Library(_) | SegmentKind::Host(_) => {}
         }
         let mut outputs = Vec::with_capacity(segment.outputs.len());
         let mut copies = Vec::new();
         for (&tensor, meta) in segment.outputs.iter().zip(&segment.metas) {
+            if let Some(place) = segments.part(tensor) {
+                outputs.push(self.part(tensor, place, meta)?);
+                continue;
+            }
             let storage = self.storage(tensor);
             let placed = self.result_layout(storage).filter(|placed| !placed.has_places_of(meta));
             let own = if placed.is_some() { Storage::Arena { offset: 0 } } else { storage };
@@ -96,12 +102,43 @@ impl<'a> Building<'a> {
         }
         let step = match &segment.kind {
             SegmentKind::Kernel(plan) => Step::Launch(self.launch(position, segment, plan, &inputs, outputs)?),
-            SegmentKind::View => return Err(Diagnostic::bug("a view has no step")),
+            SegmentKind::View | SegmentKind::Joined => return Err(Diagnostic::bug("what nobody computes has no step")),
             SegmentKind::Library(part) => Step::Library(self.library(position, part, inputs, outputs)?),
             SegmentKind::Host(_) => Step::Host(HostCall { segment: position, inputs, outputs, frees: Vec::new() }),
         };
         self.steps.push(step);
         copies.into_iter().for_each(|(from, to)| self.copy_out(from, to));
+        Ok(())
+    }
+
+    /// A value in its place in another, which is there from its first part on.
+    fn part(&mut self, tensor: TensorId, place: &PartOf, meta: &TensorMeta) -> Result<ValueId> {
+        if *meta != place.meta {
+            let name = &self.segments.fusion.tensors[tensor].name;
+            return Err(Diagnostic::bug(format!("`%{name}` lies otherwise than as a part of what it is joined to")));
+        }
+        let whole = match self.of[place.whole] {
+            Some(whole) => whole,
+            None => self.add(place.whole, place.whole_meta.clone(), self.storage(place.whole)),
+        };
+        Ok(self.add(tensor, meta.clone(), Storage::AliasOf { value: whole, offset: place.offset }))
+    }
+
+    /// What was joined of parts lies as it was expected to, and arguments are copied there.
+    fn joined(&mut self, segment: &Segment) -> Result<()> {
+        for (&tensor, meta) in segment.outputs.iter().zip(&segment.metas) {
+            let (whole, placed) = (self.value(tensor)?, self.result_layout(self.storage(tensor)));
+            let is_placed = placed.is_none_or(|placed| placed.has_places_of(meta));
+            if self.values[whole].meta != *meta || !is_placed {
+                let name = &self.segments.fusion.tensors[tensor].name;
+                return Err(Diagnostic::bug(format!("`%{name}` was joined in another layout than is wanted")));
+            }
+            for (part, place) in self.segments.copied_into(tensor) {
+                let storage = Storage::AliasOf { value: whole, offset: place.offset };
+                let to = self.values.push(Value { tensor: *part, meta: place.meta.clone(), storage });
+                self.steps.push(Step::Copy(Copy::new(self.value(*part)?, to)));
+            }
+        }
         Ok(())
     }
 
@@ -321,14 +358,17 @@ impl<'a> Building<'a> {
         let (mut places, mut lives): (Vec<ValueId>, Vec<Lifetime>) = (Vec::new(), Vec::new());
         let mut position: SecondaryMap<ValueId, Option<usize>> = SecondaryMap::new();
         for (step, todo) in self.steps.iter().enumerate() {
-            for &value in todo.writes() {
-                if matches!(self.values[value].storage, Storage::Arena { .. }) {
+            // A part takes the place of the whole.
+            for value in todo.writes().iter().map(|value| steps::root(&self.values, *value).0) {
+                let is_new = position[value].is_none();
+                if is_new && matches!(self.values[value].storage, Storage::Arena { .. }) {
                     position.set(value, Some(places.len()));
                     places.push(value);
                     lives.push(Lifetime { bytes: self.values[value].bytes(), first: step, last: step });
                 }
             }
-            for place in todo.reads().into_iter().filter_map(|value| position[steps::root(&self.values, value).0]) {
+            let touched = todo.reads().into_iter().chain(todo.writes().iter().copied());
+            for place in touched.filter_map(|value| position[steps::root(&self.values, value).0]) {
                 lives[place].last = step;
             }
         }

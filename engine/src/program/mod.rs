@@ -17,7 +17,9 @@
 //! [`Options::alias_results`](crate::options::Options) allows it, or where nobody else has that memory;
 //! otherwise it is copied.
 //!
-//! Invariants: a value is written by one step, and read by later ones only; two
+//! What is joined of parts is a value that several steps write, each a part of it, which is a value in its memory.
+//!
+//! Invariants: a value is written by one step, or its parts by one each, and read by later ones only; two
 //! values that are alive at once share no byte of the arena; inputs are written by
 //! copies that stand behind every other step, so that each step reads what the caller gave;
 //! no result is a view of an argument that is updated.

@@ -255,7 +255,7 @@ impl Program {
     pub fn on_host(&self) -> impl Iterator<Item = &Diagnostic> {
         self.segments.segments.iter().filter_map(|segment| match &segment.kind {
             SegmentKind::Host(why) => Some(&**why),
-            SegmentKind::Kernel(_) | SegmentKind::View | SegmentKind::Library(_) => None,
+            SegmentKind::Kernel(_) | SegmentKind::View | SegmentKind::Joined | SegmentKind::Library(_) => None,
         })
     }
     /// The calls of libraries, in order.

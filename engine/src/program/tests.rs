@@ -74,7 +74,8 @@ fn values_that_are_alive_at_once_lie_apart_and_tightly() {
     });
     shares.sort_by(f64::total_cmp);
     let at = |share: f64| shares[((shares.len() - 1) as f64 * share) as usize];
-    assert!(shares.len() > 500 && at(0.5) <= 1.0 && at(0.99) <= 1.1 && at(1.0) <= 1.25, "{} {}", at(0.99), at(1.0));
+    let enough = shares.len() * 2 > crate::property::draws::drawn(1000).len();
+    assert!(enough && at(0.5) <= 1.0 && at(0.99) <= 1.1 && at(1.0) <= 1.25, "{} {}", at(0.99), at(1.0));
 }
 
 #[test]
@@ -174,7 +175,8 @@ fn scalars_are_passed_on_or_decide() {
     // A size, a place, and what the host reads.
     check_scalar_use(&body("i64", "  %y = full [%s] 1.0 f32\n"), ints, Decide);
     check_scalar_use(&body("i64", "  %0 = add %s, 2\n  %y = slice %x starts(0, %s) ends(6, %0)\n"), ints, Decide);
-    let host = "  %c = cast %x f8e5m2\n  %i = cumsum %c dim(0)\n  %0 = cast %i f32\n  %y = mul %0, %s\n";
+    let host = "  %c = cast %x f8e8m0fnu\n  %n = size %x axis(0)\n  %r = iota %n\n  %i = index_put_accumulate %c, %r, %c\n  \
+                %0 = cast %i f32\n  %y = mul %0, %s\n";
     check_scalar_use(&body("f64", host), floats, Passed);
 }
 
@@ -273,4 +275,28 @@ fn offsets_of_random_numbers_come_from_arguments() {
     }
     let decides = "  %r = rand_like %x, %seed, %offset\n  %y = full [%offset] 1.0 f32\n  return %r, %y";
     assert_eq!(offsets(decides).unwrap_err().code, code::RNG_OFFSET);
+}
+
+#[test]
+fn parts_are_written_into_the_memory_of_the_whole() {
+    let text = "fusion @f(%x: f32[?, ?], %y: f32[?, ?]) {
+  %a = softmax %x axis(1)
+  %b = softmax %y axis(1)
+  %c = cat %a, %b dim(1)
+  %s = sum %c axes(0)
+  return %s
+}";
+    let program = program(text, &[&[8, 64], &[8, 32]]);
+    let [Step::Launch(first), Step::Launch(second), Step::Launch(sum)] = &program.steps[..] else {
+        panic!("{program}")
+    };
+    let places = [first, second].map(|launch| program.root(launch.outputs[0]));
+    let whole = sum.inputs[0].unwrap();
+    assert_eq!(places, [(whole, 0), (whole, 256)], "{program}");
+    // It is alive from its first part to its last reader, and there is nothing beside it.
+    assert!(first.frees.is_empty() && second.frees.is_empty() && sum.frees == [whole], "{program}");
+    assert_eq!(program.arena_bytes, 8 * 96 * 4);
+    // Of the elements between first and last, those of the other part are not the kernel's.
+    let gaps = |launch: &super::Launch| launch.launch.gaps.values().sum::<u64>();
+    assert_eq!([first, second, sum].map(gaps), [7 * 32, 7 * 64, 0]);
 }

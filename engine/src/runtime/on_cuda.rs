@@ -310,7 +310,10 @@ struct Work<'a> {
     /// The number of its spans.
     id: u64,
     reads: &'a [Option<ValueId>],
+    /// Values with memory of their own.
     writes: &'a [ValueId],
+    /// Values that are written into parts of others.
+    parts: &'a [ValueId],
 }
 
 impl GpuCall<'_> {
@@ -333,6 +336,15 @@ impl GpuCall<'_> {
             self.placed.own.insert(value, buffer);
         }
         Ok(())
+    }
+
+    /// Memory for the wholes whose parts are about to be written, and the values that have memory of their own.
+    fn reserve_wholes(&mut self, writes: &[ValueId]) -> Result<Vec<ValueId>> {
+        let program = self.call.program;
+        let (own, parts): (Vec<ValueId>, Vec<ValueId>) =
+            writes.iter().partition(|value| program.root(**value).0 == **value);
+        parts.into_iter().try_for_each(|part| self.reserve(program.root(part).0))?;
+        Ok(own)
     }
 
     /// Workspaces and outputs of a launch, and the launch's arguments.
@@ -368,13 +380,15 @@ impl GpuCall<'_> {
     fn check_memory(&self, work: &Work<'_>, memory: &cuda::CallMemory) -> Result<()> {
         let Call { program, checks, .. } = self.call;
         let mut read: Vec<(String, &GuardedBuffer)> = Vec::new();
-        for (number, value) in work.reads.iter().enumerate() {
-            let Some(value) = value.map(|value| program.root(value).0) else { continue };
+        let reads = work.reads.iter().enumerate().filter_map(|(number, value)| Some(("input", number, (*value)?)));
+        let parts = work.parts.iter().enumerate().map(|(number, value)| ("the whole of part", number, *value));
+        for (what, number, value) in reads.chain(parts) {
+            let value = program.root(value).0;
             let buffer = match program.values[value].storage {
                 Storage::Input(position) => self.placed.inputs.get(&position),
                 _ => self.placed.own.get(&value),
             };
-            read.push((format!("input {number}"), buffer.ok_or_else(|| missing(program, value))?));
+            read.push((format!("{what} {number}"), buffer.ok_or_else(|| missing(program, value))?));
         }
         if checks.red_zones {
             memory.check_zones_and(work.issued, &read)?;
@@ -523,11 +537,15 @@ impl GpuCall<'_> {
         })
     }
 
-    /// Poisoned memory for each value that is written, and where each is.
+    /// Poisoned memory for each value that is written, and where each is. A part is in memory of the whole, which has
+    /// what other steps wrote.
     fn results(&self, writes: &[ValueId], memory: &mut cuda::CallMemory) -> Result<Vec<u64>> {
         let values = &self.call.program.values;
         let place = |&output: &ValueId| {
             let own = &values[output];
+            if let Storage::AliasOf { .. } = own.storage {
+                return self.address(output);
+            }
             memory.output(own.bytes() as usize, own.meta.dtype.bytes())
         };
         writes.iter().map(place).collect()
@@ -584,16 +602,21 @@ impl CallMemory for GpuCall<'_> {
         if loaded.found {
             cx.span(Phase::Codegen, CACHED, id, || ());
         }
+        let own = self.reserve_wholes(&launch.outputs)?;
         let mut memory = cuda::CallMemory::new(&self.gpu.device);
         let block = self.prepare(launch, &mut memory)?;
-        let work = Work { issued: kernel.into(), id, reads: &launch.inputs, writes: &launch.outputs };
+        let parts: Vec<ValueId> = launch.outputs.iter().copied().filter(|value| !own.contains(value)).collect();
+        let work = Work { issued: kernel.into(), id, reads: &launch.inputs, writes: &own, parts: &parts };
         let issue = || kernel.launch(launch.launch.grid, launch.launch.block, &block);
         self.checked(&work, memory, &issue)?;
         Ok(None)
     }
 
     fn multiply(&mut self, library: &LibraryCall) -> Result<bool> {
-        let Some(planned) = self.gpu.plan_product(library)? else { return Ok(false) };
+        let (issued, id) = (Issued { name: "cublasLtMatmul", barrier: None }, library.call.segment as u64);
+        // The first one of a process starts the library.
+        let planned = self.call.cx.span(Phase::Plan, issued.name, id, || self.gpu.plan_product(library))?;
+        let Some(planned) = planned else { return Ok(false) };
         let mut memory = cuda::CallMemory::new(&self.gpu.device);
         let operand = |number: usize| library.operands.get(number).map_or(Ok(0), |value| self.address(*value));
         let Some(&d) = self.results(&library.call.outputs, &mut memory)?.first() else {
@@ -602,8 +625,7 @@ impl CallMemory for GpuCall<'_> {
         let workspace = memory.workspace(planned.workspace_bytes(), false)?;
         let at = ProductAddresses { a: operand(0)?, b: operand(1)?, bias: operand(2)?, d, workspace };
         let reads: Vec<Option<ValueId>> = library.operands.iter().copied().map(Some).collect();
-        let (issued, id) = (Issued { name: "cublasLtMatmul", barrier: None }, library.call.segment as u64);
-        let work = Work { issued, id, reads: &reads, writes: &library.call.outputs };
+        let work = Work { issued, id, reads: &reads, writes: &library.call.outputs, parts: &[] };
         let stream = self.gpu.device.stream();
         self.checked(&work, memory, &|| planned.issue(&at, stream))?;
         Ok(true)
@@ -633,7 +655,7 @@ impl CallMemory for GpuCall<'_> {
 
     fn copy(&mut self, copy: &Copy, rows: &[CopyRows]) -> Result<()> {
         self.fresh.clear();
-        self.reserve(copy.to)?;
+        self.reserve(self.call.program.root(copy.to).0)?;
         let (from, to, device) = (self.address(copy.from)?, self.address(copy.to)?, &self.gpu.device);
         rows.iter().try_for_each(|row| device.copy_rows(to, from, row, device.stream()))
     }

@@ -13,7 +13,7 @@ use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{self, BoundLaunch, BufId, Kernel, ParamKind};
 use crate::options::{CompileCx, DeviceDesc, Phase, SimOptions};
 use crate::program::{Copy, Launch, LibraryCall, Step, Storage, ValueId};
-use crate::tensor::{Arg, ArgMeta, CopyRows};
+use crate::tensor::{Arg, ArgMeta, CopyRows, copy_rows};
 use crate::util::SecondaryMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Simulator {
         let given = |input: usize| argument(args, input);
         let (memory, report) = self.launch(cx, &call, &sim::compile(kernel)?, &given, options)?;
         check_inputs(kernel, &memory, &given)?;
-        check_written(kernel, &report, |output| output.to_string())?;
+        check_written(&call, &report, |output| output.to_string())?;
         let outputs = report.unwritten.iter().map(|(output, ..)| memory.output(*output).unwrap_or_default().to_vec());
         Ok(outputs.collect())
     }
@@ -165,9 +165,28 @@ impl SimCall<'_> {
                 place.copy_from_slice(data);
             }
             Storage::Input(_) | Storage::Output(_) => self.results.set(value, Some(data.to_vec())),
-            Storage::AliasOf { .. } => return Err(Diagnostic::bug(format!("{value} is a view, and is written"))),
+            Storage::AliasOf { value: whole, offset } => self.put_part(value, (whole, offset), data)?,
         }
         Ok(())
+    }
+
+    /// Puts the elements of a part where they lie in the whole; what lies between them stays.
+    fn put_part(&mut self, part: ValueId, (whole, offset): (ValueId, u64), data: &[u8]) -> Result<()> {
+        let values = &self.call.program.values;
+        let (rows, bytes) = (copy_rows(&values[part].meta, &values[part].meta), values[whole].bytes() as usize);
+        let place = match values[whole].storage {
+            Storage::Arena { offset } => self.arena.get_mut(offset as usize..offset as usize + bytes),
+            Storage::Output(_) => {
+                if self.results[whole].is_none() {
+                    self.results.set(whole, Some(vec![FREED; bytes]));
+                }
+                self.results[whole].as_deref_mut()
+            }
+            Storage::Input(_) | Storage::AliasOf { .. } => None,
+        };
+        let place = place.and_then(|place| place.get_mut(offset as usize..));
+        let missing = || Diagnostic::bug(format!("{part} is no part of {whole}"));
+        write_rows(&rows, data, place.ok_or_else(missing)?).ok_or_else(missing)
     }
 }
 
@@ -186,7 +205,7 @@ impl CallMemory for SimCall<'_> {
             }
             if checks.unwritten {
                 let name = |output: usize| program.name_of(launch.outputs[output]).to_string();
-                check_written(launched.kernel, &report, name)?;
+                check_written(&launched, &report, name)?;
             }
             Ok((memory, report))
         };
@@ -217,16 +236,8 @@ impl CallMemory for SimCall<'_> {
             Storage::Input(_) => self.read(copy.to)?,
             Storage::Output(_) | Storage::Arena { .. } | Storage::AliasOf { .. } => vec![0; to.bytes() as usize],
         };
-        for row in rows {
-            for i in 0..row.rows {
-                let (start, end) = ((row.from + i * row.from_pitch) as usize, (row.to + i * row.to_pitch) as usize);
-                let bytes = row.bytes as usize;
-                let (Some(from), Some(to)) = (from.get(start..start + bytes), data.get_mut(end..end + bytes)) else {
-                    return Err(Diagnostic::bug(format!("a copy of {} to {} leaves one of them", copy.from, copy.to)));
-                };
-                to.copy_from_slice(from);
-            }
-        }
+        let leaves = || Diagnostic::bug(format!("a copy of {} to {} leaves one of them", copy.from, copy.to));
+        write_rows(rows, &from, &mut data).ok_or_else(leaves)?;
         self.put(copy.to, &data)
     }
 
@@ -239,6 +250,18 @@ impl CallMemory for SimCall<'_> {
             place.fill(FREED);
         }
     }
+}
+
+/// Copies rows between bytes; nothing where one of them leaves either.
+fn write_rows(rows: &[CopyRows], from: &[u8], to: &mut [u8]) -> Option<()> {
+    for row in rows {
+        for i in 0..row.rows {
+            let (start, end) = ((row.from + i * row.from_pitch) as usize, (row.to + i * row.to_pitch) as usize);
+            let bytes = row.bytes as usize;
+            to.get_mut(end..end + bytes)?.copy_from_slice(from.get(start..start + bytes)?);
+        }
+    }
+    Some(())
 }
 
 /// What is launched.
@@ -291,10 +314,11 @@ fn check_inputs<'b>(kernel: &Kernel, memory: &SimMemory, given: &dyn Fn(usize) -
     Ok(())
 }
 
-/// Fails with `B0108` if elements of an output were never written.
-fn check_written(kernel: &Kernel, report: &SimReport, name: impl Fn(usize) -> String) -> Result<()> {
-    for ((output, _, missing), first) in report.unwritten.iter().zip(&report.first_unwritten) {
-        if *missing > 0 {
+/// Fails with `B0108` if elements of an output were never written, or others than its own.
+fn check_written(launched: &Launched<'_>, report: &SimReport, name: impl Fn(usize) -> String) -> Result<()> {
+    let Launched { kernel, launch, .. } = launched;
+    for ((output, buffer, missing), first) in report.unwritten.iter().zip(&report.first_unwritten) {
+        if *missing != launch.gaps[*buffer] {
             let elements = Elements { count: *missing, first: first.clone() };
             return Err(findings::unwritten(&kernel.name, *output as usize, &name(*output as usize), &elements));
         }

@@ -358,7 +358,9 @@ impl Session {
 
     /// Does ahead of a run all that needs no data: as [`Session::program`], and
     /// on a GPU also compiles and loads the kernels' code, with `compiler` where
-    /// one is given. Does not wait for another thread that is loading the same.
+    /// one is given, and asks libraries how they would compute their part: the first
+    /// to ask waits until they have started. Does not wait for another thread that is
+    /// loading the same.
     pub fn preload(
         &self,
         fusion: &Fusion,
@@ -374,6 +376,7 @@ impl Session {
             // One compiler takes one text at a time.
             let threads = || if compiler.is_some() { 1 } else { cx.options.threads() };
             program.for_kernels(threads, &is_free, &load)?;
+            program.library_calls().try_for_each(|call| gpu.plan_product(call).map(drop))?;
         }
         Ok(program)
     }

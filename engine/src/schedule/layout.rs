@@ -19,6 +19,9 @@ const MAX_ALIGN: u32 = 16;
 pub struct ArgClass {
     /// One for each input; `None` for scalars.
     pub layouts: Vec<Option<TensorLayout>>,
+    /// Of outputs that are written into a part of something else; `None` for one that is dense and row-major, as
+    /// those beyond the last are.
+    pub outputs: Vec<Option<TensorLayout>>,
     /// Whether index arithmetic needs 64 bits.
     pub index64: bool,
     /// Whether some tensor of the fusion has no element.
@@ -69,28 +72,36 @@ impl ArgClass {
             })
             .collect();
         self_check!(args.len() == fusion.inputs.len());
-        let reach = args
-            .iter()
-            .filter_map(|arg| match arg {
-                ArgMeta::Tensor(meta) => Some(reach(meta)),
-                ArgMeta::Scalar(_) => None,
-            })
-            .max()
-            .unwrap_or(0)
-            .max(elements.1);
-        // Parameters have the index type too, whether or not the tensor has elements.
-        let parameter = args
-            .iter()
-            .flat_map(|arg| match arg {
-                ArgMeta::Tensor(meta) => meta.sizes.iter().chain(&meta.strides).copied().max(),
-                ArgMeta::Scalar(_) => None,
-            })
-            .max()
-            .unwrap_or(0);
-        // Indices are formed before they are tested against an extent. Tiles of
-        // short rows pass it by a factor, which heuristics keep below 4.
-        let index64 = options.force_index64 || reach.max(parameter) > i64::from(i32::MAX) / 4;
-        Self { layouts, index64, has_empty: elements.0 == 0 }
+        let tensors = args.iter().filter_map(|arg| match arg {
+            ArgMeta::Tensor(meta) => Some(meta),
+            ArgMeta::Scalar(_) => None,
+        });
+        let greatest = tensors.map(greatest_number).max().unwrap_or(0).max(elements.1);
+        let index64 = options.force_index64 || needs_64_bits(greatest);
+        Self { layouts, outputs: Vec::new(), index64, has_empty: elements.0 == 0 }
+    }
+
+    /// The same where outputs are written into parts of something else: how those lie, and how element 0 is aligned.
+    pub fn with_outputs(mut self, parts: &[Option<(TensorMeta, u32)>]) -> Self {
+        if parts.iter().all(Option::is_none) {
+            return self;
+        }
+        let layout =
+            |part: &Option<(TensorMeta, u32)>| part.as_ref().map(|(meta, align)| TensorLayout::new(meta, *align));
+        self.outputs = parts.iter().map(layout).collect();
+        let greatest = parts.iter().flatten().map(|(meta, _)| greatest_number(meta)).max().unwrap_or(0);
+        self.index64 |= needs_64_bits(greatest);
+        self
+    }
+
+    /// The layout of an output that is written into a part of something else.
+    pub fn part(&self, output: u32) -> Option<&TensorLayout> {
+        self.outputs.get(output as usize)?.as_ref()
+    }
+
+    /// Whether some output is written into a part of something else.
+    pub fn writes_parts(&self) -> bool {
+        !self.outputs.is_empty()
     }
 
     /// The layout of an input tensor.
@@ -98,6 +109,18 @@ impl ArgClass {
         self_check!(matches!(fusion.inputs[input as usize], Operand::Tensor(_)));
         self.layouts[input as usize].as_ref()
     }
+}
+
+/// Whether indices up to a number need 64 bits: they are formed before they are tested against an extent. Tiles of
+/// short rows pass it by a factor, which heuristics keep below 4.
+fn needs_64_bits(greatest: i64) -> bool {
+    greatest > i64::from(i32::MAX) / 4
+}
+
+/// The greatest number that a kernel is told of a tensor: parameters have the index type too, whether or not the
+/// tensor has elements.
+fn greatest_number(meta: &TensorMeta) -> i64 {
+    meta.sizes.iter().chain(&meta.strides).copied().fold(reach(meta), i64::max)
 }
 
 /// The number of elements from the first to the last, the last included.

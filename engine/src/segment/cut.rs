@@ -5,8 +5,10 @@ use super::ahead::{Ahead, Candidate};
 use super::aliases::Aliases;
 use super::derived::{Derived, Formed, KernelPart, Whole, bind_again};
 use super::facts::{OpFacts, Rows, is_reshape};
+use super::joined::{Joined, PartOf, Parts};
 use super::moments::{self, Moments};
-use super::search::{Groups, search};
+use super::search::Groups;
+use super::several::Several;
 use crate::array::{dense_like, view_strides};
 use crate::compile::{
     BoundFusion, KernelChoice, KernelForm, Plan, PlanSource, bind_launch, check_together, choose_kernel, output_metas,
@@ -17,7 +19,7 @@ use crate::fusion::{
     self, Bindings, FoundView, Fusion, OpId, Operand, Part, ScalarDef, ScalarId, TensorId, UserIds, may_be_view,
 };
 use crate::num::Value;
-use crate::options::{CompileCx, Phase};
+use crate::options::CompileCx;
 use crate::products::{Activation, FoundProduct, find_activation, find_product};
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::text;
@@ -44,6 +46,8 @@ pub struct Segments {
     pub outputs: Vec<TensorMeta>,
     /// How results may lie in memory of arguments, or of other results; none if they may not.
     aliases: Option<Aliases>,
+    /// The tensors that are written into their places in others.
+    parts: Parts,
     args: Vec<ArgMeta>,
     bindings: Bindings,
 }
@@ -73,6 +77,8 @@ pub enum SegmentKind {
     Kernel(Arc<Plan>),
     /// Nobody: its result lies in memory of the tensor that it reads.
     View,
+    /// Nobody: what it joins was written where it lies in the result.
+    Joined,
     /// A library of the device: one operation, or a product with its activation.
     Library(Arc<LibraryPart>),
     /// The host, one operation: why no kernel does.
@@ -109,6 +115,16 @@ impl Segments {
         }
     }
 
+    /// Where a tensor is written into a part of another, that place.
+    pub(crate) fn part(&self, tensor: TensorId) -> Option<&PartOf> {
+        self.parts.written[tensor].as_ref()
+    }
+
+    /// The arguments that are copied to their places in a tensor.
+    pub(crate) fn copied_into(&self, whole: TensorId) -> impl Iterator<Item = &(TensorId, PartOf)> {
+        self.parts.copied.iter().filter(move |(_, place)| place.whole == whole)
+    }
+
     /// Whether a result may be returned as a view that lies so, of an argument or of another result.
     pub(crate) fn may_alias(&self, result: TensorId, view: &TensorMeta) -> bool {
         self.aliases.as_ref().is_some_and(|aliases| aliases.fits(result, view))
@@ -141,6 +157,10 @@ impl Segments {
 }
 
 impl SegmentKind {
+    /// Whether nobody computes it.
+    pub fn is_nothing(&self) -> bool {
+        matches!(self, Self::View | Self::Joined)
+    }
     /// Whether it is a kernel.
     pub fn is_kernel(&self) -> bool {
         self.kernel().is_some()
@@ -149,7 +169,7 @@ impl SegmentKind {
     pub fn kernel(&self) -> Option<&Arc<Plan>> {
         match self {
             Self::Kernel(plan) => Some(plan),
-            Self::View | Self::Library(_) | Self::Host(_) => None,
+            Self::View | Self::Joined | Self::Library(_) | Self::Host(_) => None,
         }
     }
     /// Why no kernel computes it, if the host or a library does.
@@ -157,14 +177,15 @@ impl SegmentKind {
         match self {
             Self::Host(why) => Some(why),
             Self::Library(part) => Some(&part.why),
-            Self::Kernel(_) | Self::View => None,
+            Self::Kernel(_) | Self::View | Self::Joined => None,
         }
     }
-    /// Who computes it, in a word: the heuristic of a kernel, `view`, `library` or `host`.
+    /// Who computes it, in a word: the heuristic of a kernel, `view`, `joined`, `library` or `host`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Kernel(plan) => plan.scheduler(),
             Self::View => "view",
+            Self::Joined => "joined",
             Self::Library(_) => "library",
             Self::Host(_) => "host",
         }
@@ -178,7 +199,7 @@ impl std::fmt::Display for Segments {
         for (position, segment) in self.segments.iter().enumerate() {
             match &segment.kind {
                 SegmentKind::Kernel(plan) => writeln!(f, "segment {position}: kernel {}", plan.scheduler())?,
-                SegmentKind::View => writeln!(f, "segment {position}: view")?,
+                SegmentKind::View | SegmentKind::Joined => writeln!(f, "segment {position}: {}", segment.kind.name())?,
                 SegmentKind::Library(part) => {
                     let LibraryPart { found, why, .. } = &**part;
                     writeln!(f, "segment {position}: library, {found}; {}: {}", why.code.0, why.message)?;
@@ -218,44 +239,19 @@ pub(crate) fn segment(
     let outputs = result_metas(bound)?;
     let may_alias = cx.options.alias_results && has_views(&whole.fusion);
     let aliases = if may_alias { Aliases::new(&whole.fusion, &bindings, bound, &outputs)? } else { Aliases::default() };
-    let libraries = has_libraries(cx);
-    let facts_of = |with_online: bool| {
-        let with = (libraries, with_online);
-        OpFacts::new(cx.device, &whole.fusion, &bindings, &whole.cuts, &aliases, (bound.args, &outputs), with)
-    };
-    let facts = || facts_of(true);
-    let groups_of = |facts: &OpFacts<'_>| {
-        let groups = search(facts);
-        if facts.stores_online(&groups) { search(&facts_of(false)).ops } else { groups.ops }
-    };
+    let several = Several { planner, whole: &whole, bindings: &bindings, aliases: &aliases, bound, outputs: &outputs };
     let can_be_one = whole.can_be_one && whole.fusion.ops.ids().all(|op| !aliases.ops[op]);
-    let known = (can_be_one && has_large_rows(&whole.fusion, &bindings)).then(facts);
+    let known = (can_be_one && has_large_rows(&whole.fusion, &bindings)).then(|| several.facts(true));
     let is_one = can_be_one && known.as_ref().is_none_or(|facts| !facts.holds_rows_across());
     let alone = if is_one { planner.alone(&whole, &bindings, bound, &outputs)? } else { None };
-    let mut segments = match alone {
-        Some(segment) => vec![segment],
-        None => {
-            let settle = |facts: &OpFacts<'_>| {
-                let groups = whole.groups(facts, || cx.span(Phase::Schedule, "segment", 0, || groups_of(facts)))?;
-                let groups = Groups::new(facts, groups.to_vec());
-                let mut compiler = SegmentCompiler::new(planner, &whole, facts, bound);
-                compiler.set_wanted_strides(&outputs, bound.args);
-                compiler.settle(groups)
-            };
-            let facts = known.unwrap_or_else(facts);
-            match settle(&facts)? {
-                Some(segments) => segments,
-                None => {
-                    let refused = || Diagnostic::bug("a kernel of rows alone was taken for one of rows and columns");
-                    settle(&facts.without_columns())?.ok_or_else(refused)?
-                }
-            }
-        }
+    let (mut segments, parts) = match alone {
+        Some(segment) => (vec![segment], Parts::default()),
+        None => several.segments(known)?,
     };
     find_last_uses(&whole.fusion, &mut segments);
     let (fusion, ids, args) = (Arc::clone(&whole.fusion), Arc::clone(&whole.ids), bound.args.to_vec());
     let aliases = may_alias.then_some(aliases);
-    Ok(Segments { fusion, ids, segments, outputs, aliases, args, bindings })
+    Ok(Segments { fusion, ids, segments, outputs, aliases, parts, args, bindings })
 }
 
 /// The moments of rows that blocks do not hold.
@@ -268,7 +264,7 @@ fn unheld_moments(cx: &CompileCx<'_>, fusion: &Fusion, bindings: &Bindings, args
 }
 
 /// Whether a library of the device multiplies matrices.
-fn has_libraries(cx: &CompileCx<'_>) -> bool {
+pub(super) fn has_libraries(cx: &CompileCx<'_>) -> bool {
     cx.device.multiplies_matrices && cx.options.libraries
 }
 
@@ -350,12 +346,13 @@ fn or_refusal<T>(found: Result<T>) -> Result<OrRefusal<T>> {
 
 impl KernelPlanner<'_> {
     /// The kernel that a part takes whose results lie like this. The arguments fit the part,
-    /// whose sizes `bindings` are.
+    /// whose sizes `bindings` are. `places` has layout and alignment of results that are parts of something else.
     pub(super) fn choose(
         &self,
         part: &KernelPart,
         bound: &BoundFusion<'_>,
         metas: &[TensorMeta],
+        places: &[Option<(TensorMeta, u32)>],
     ) -> Result<OrRefusal<ChosenKernel>> {
         let &BoundFusion { bindings, args, alignments, .. } = bound;
         let formed = part.form(self.cx, bindings, metas)?;
@@ -366,7 +363,7 @@ impl KernelPlanner<'_> {
         let own = if form.is_same { None } else { Some(bind_again(self.cx, form.fusion(), args)?) };
         let bindings = own.as_ref().unwrap_or(bindings);
         let bound = BoundFusion { fusion: form.fusion(), bindings, args, alignments };
-        let choice = choose_kernel(self.cx, &form.maker, &bound);
+        let choice = choose_kernel(self.cx, &form.maker, &bound, places);
         or_refusal(choice.map(|choice| ChosenKernel { choice, formed: Arc::clone(&formed) }))
     }
 
@@ -391,7 +388,7 @@ impl KernelPlanner<'_> {
     }
 
     fn plan(&self, part: &KernelPart, bound: &BoundFusion<'_>, metas: &[TensorMeta]) -> Result<OrRefusal<Arc<Plan>>> {
-        match self.choose(part, bound, metas)? {
+        match self.choose(part, bound, metas, &[])? {
             Ok(chosen) => self.make_kernel(&chosen, bound.args, metas),
             Err(refusal) => Ok(Err(refusal)),
         }
@@ -408,7 +405,8 @@ impl KernelPlanner<'_> {
         let mut segments = vec![new_segment(&part.part, SegmentKind::Kernel(plan), outputs.clone())];
         find_last_uses(&whole.fusion, &mut segments);
         let (fusion, ids, args) = (Arc::clone(&whole.fusion), Arc::clone(&whole.ids), bound.args.to_vec());
-        Ok(Segments { fusion, ids, segments, outputs, aliases: None, args, bindings })
+        let parts = Parts::default();
+        Ok(Segments { fusion, ids, segments, outputs, aliases: None, parts, args, bindings })
     }
 
     /// The whole as one kernel, if it can be one.
@@ -434,25 +432,32 @@ pub(super) struct SegmentCompiler<'a> {
     pub(super) planner: KernelPlanner<'a>,
     whole: &'a Whole,
     pub(super) facts: &'a OpFacts<'a>,
+    pub(super) joined: &'a Joined,
     pub(super) metas: SecondaryMap<TensorId, Option<(TensorMeta, u32)>>,
     /// Strides in which a kernel writes what leaves the whole.
     wanted: SecondaryMap<TensorId, Option<Vec<i64>>>,
 }
 
 impl<'a> SegmentCompiler<'a> {
-    fn new(planner: KernelPlanner<'a>, whole: &'a Whole, facts: &'a OpFacts<'a>, bound: &BoundFusion<'_>) -> Self {
+    pub(super) fn new(
+        planner: KernelPlanner<'a>,
+        whole: &'a Whole,
+        (facts, joined): (&'a OpFacts<'a>, &'a Joined),
+        bound: &BoundFusion<'_>,
+    ) -> Self {
         let mut metas = SecondaryMap::new();
         for (position, tensor) in facts.fusion.input_tensors() {
             if let Some(ArgMeta::Tensor(meta)) = bound.args.get(position) {
                 metas.set(tensor, Some((meta.clone(), bound.alignments.get(position).copied().unwrap_or(ALIGN))));
             }
         }
-        Self { planner, whole, facts, metas, wanted: SecondaryMap::new() }
+        Self { planner, whole, facts, joined, metas, wanted: SecondaryMap::new() }
     }
 
     /// Kernels write outputs as the definition lays them out, and what is written into an
-    /// input in that input's order, so that it is copied in few runs.
-    fn set_wanted_strides(&mut self, outputs: &[TensorMeta], args: &[ArgMeta]) {
+    /// input in that input's order, so that it is copied in few runs. What is a part of something else lies as that; false
+    /// where one is to lie otherwise.
+    pub(super) fn set_wanted_strides(&mut self, outputs: &[TensorMeta], args: &[ArgMeta]) -> bool {
         let whole = self.facts.fusion;
         for (output, meta) in whole.outputs.iter().zip(outputs) {
             self.wanted.set(*output, Some(meta.strides.clone()));
@@ -465,6 +470,18 @@ impl<'a> SegmentCompiler<'a> {
         for (output, meta) in whole.outputs.iter().zip(outputs) {
             self.want_seen(*output, &meta.sizes);
         }
+        let joined = self.joined;
+        let wholes = joined
+            .ops
+            .iter()
+            .filter_map(|op| Some((whole.ops[*op].output(), &joined.whole(self.facts, *op)?.strides[..])));
+        let lies_so =
+            |(tensor, strides): (TensorId, &[i64])| self.wanted[tensor].as_ref().is_none_or(|own| own == strides);
+        if !wholes.chain(joined.strides(self.facts)).all(lies_so) {
+            return false;
+        }
+        joined.strides(self.facts).for_each(|(part, strides)| self.wanted.set(part, Some(strides.to_vec())));
+        true
     }
 
     /// A tensor that a result of these sizes sees in other axes lies so that the result lies as it should: else that would
@@ -485,14 +502,18 @@ impl<'a> SegmentCompiler<'a> {
 
     /// All groups as segments; those that are refused as kernels in two halves, and
     /// in the end operation by operation on the host. What is wrong with several is told together.
-    /// None where a group that reduces over rows and columns is refused: they are two kernels then.
-    fn settle(&mut self, mut groups: Groups<'a>) -> Result<Option<Vec<Segment>>> {
+    /// None where a group that reduces over rows and columns is refused: they are two kernels then. The same where one is
+    /// refused that writes parts: others join them then.
+    pub(super) fn settle(&mut self, mut groups: Groups<'a>) -> Result<Option<Vec<Segment>>> {
         let mut ahead = Ahead::new(self, &groups);
         let mut segments: Vec<Segment> = Vec::new();
         let mut errors: Vec<Box<Diagnostic>> = Vec::new();
         while segments.len() + errors.len() < groups.ops.len() {
             let position = segments.len() + errors.len();
-            if let Some((segment, align)) = self.alias(&groups, position)? {
+            if let Some((segment, align)) = self
+                .join(&groups, position)?
+                .map_or_else(|| self.alias(&groups, position), |joined| Ok(Some(joined)))?
+            {
                 self.know(&segment.outputs, &segment.metas, align);
                 segments.push(segment);
                 continue;
@@ -506,6 +527,7 @@ impl<'a> SegmentCompiler<'a> {
             };
             let (segment, align) = match planned {
                 Ok(Ok(plan)) => (candidate.into_segment(SegmentKind::Kernel(plan)), ALIGN),
+                Ok(Err(_)) if self.has_parts(&candidate.part.part.outputs) => return Ok(None),
                 Ok(Err(_)) if self.facts.has_columns_beside_rows(&groups.ops[position]) => return Ok(None),
                 // Groups before it hand on what it does not repeat any more.
                 Ok(Err(_)) if groups.read_instead(position) => {
@@ -572,6 +594,7 @@ impl<'a> SegmentCompiler<'a> {
     /// From now on, how tensors lie and are aligned is known.
     pub(super) fn know(&mut self, tensors: &[TensorId], metas: &[TensorMeta], align: u32) {
         for (tensor, meta) in tensors.iter().zip(metas) {
+            let align = self.joined.part(*tensor).map_or(align, |part| part.align(align));
             self.metas.set(*tensor, Some((meta.clone(), align)));
         }
     }
@@ -698,8 +721,12 @@ impl<'a> SegmentCompiler<'a> {
 
     /// What a group of an operation without a kernel form returns, and how that is aligned.
     pub(super) fn off_kernel(&self, groups: &Groups<'_>, position: usize) -> Result<(Vec<TensorId>, Layouts)> {
-        if let Some((view, align)) = self.view(groups, position, true)? {
-            return Ok((view.outputs, (view.metas, align)));
+        let found = match self.join(groups, position)? {
+            Some(joined) => Some(joined),
+            None => self.view(groups, position, true)?,
+        };
+        if let Some((segment, align)) = found {
+            return Ok((segment.outputs, (segment.metas, align)));
         }
         let part = self.part(groups, position)?;
         Ok((part.part.outputs.clone(), (self.host_metas(&part.part)?, ALIGN)))

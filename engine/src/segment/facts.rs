@@ -43,10 +43,12 @@ pub(super) struct OpFacts<'a> {
     /// Maxima and sums of exponentials below them that a kernel may reduce in one go, by the difference between.
     pub(super) online: SecondaryMap<OpId, Option<MaxAndSum>>,
     /// Operations that no kernel computes, those included whose results are returned as views or seen by
-    /// products alone, or that a library computes with the product before them.
+    /// products alone, that join what kernels write in place, or that a library computes with the product before them.
     pub(super) host: SecondaryMap<OpId, bool>,
     /// Operations that move nothing, and only for products.
     pub(super) seen_by_products: SecondaryMap<OpId, bool>,
+    /// Operations that join what kernels write into the whole.
+    pub(super) joined: SecondaryMap<OpId, bool>,
     /// The product with which a library computes an operation.
     pub(super) with_product: SecondaryMap<OpId, Option<OpId>>,
     /// Which of those that is.
@@ -125,6 +127,7 @@ impl<'a> OpFacts<'a> {
             online,
             host,
             seen_by_products: SecondaryMap::new(),
+            joined: SecondaryMap::new(),
             with_product,
             aliases,
             cuts,
@@ -193,6 +196,15 @@ impl<'a> OpFacts<'a> {
         })
     }
 
+    /// From now on nobody computes these operations: kernels write what they join where it lies in the whole.
+    pub(super) fn with_joined(mut self, joined: &[OpId]) -> Self {
+        for op in joined {
+            self.joined.set(*op, true);
+            self.host.set(*op, true);
+        }
+        self
+    }
+
     /// From now on no kernel reduces over rows and columns.
     pub(super) fn without_columns(mut self) -> Self {
         self.columns = SecondaryMap::new();
@@ -213,6 +225,7 @@ impl<'a> OpFacts<'a> {
                 | i64::from(self.aliases.ops[op]) << 1
                 | i64::from(self.columns[op]) << 2
                 | i64::from(self.rows_along[op]) << 3
+                | i64::from(self.joined[op]) << 4
         };
         let nearest = self.fusion.outputs.iter().map(|result| self.nearest[*result].map_or(-1, |axis| axis as i64));
         bytes.chain(self.fusion.ops.ids().map(flags)).chain(nearest).collect()
@@ -289,7 +302,7 @@ fn is_reduced_otherwise(fusion: &Fusion, pair: &MaxAndSum) -> bool {
 }
 
 /// How a tensor lies that is an argument.
-fn argument<'a>(fusion: &Fusion, args: &'a [ArgMeta], tensor: TensorId) -> Option<&'a TensorMeta> {
+pub(super) fn argument<'a>(fusion: &Fusion, args: &'a [ArgMeta], tensor: TensorId) -> Option<&'a TensorMeta> {
     let position = fusion.inputs.iter().position(|input| *input == Operand::Tensor(tensor))?;
     match args.get(position) {
         Some(ArgMeta::Tensor(meta)) => Some(meta),

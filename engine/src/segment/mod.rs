@@ -11,9 +11,11 @@
 //! * `moments` has means and variances of rows that nobody holds computed in one go;
 //! * `facts` is what is known of each operation, `summary` says whether some
 //!   operations can be one kernel, `search` finds the groups, placing operations in each `order`;
+//! * `several` tries groups of which kernels write parts of a whole, and others where one of these is refused;
 //! * `cut` makes fusions of them and compiles each before it counts on it. A
 //!   group that is refused after all is cut in two;
 //! * `aliases` says which results are views of arguments or of other results, if these may;
+//! * `joined` says of which tensors kernels write the parts where they lie, so that nobody joins them;
 //! * `ahead` compiles the groups that are expected to be kernels on several threads before that.
 //!
 //! How values are known: [`UserIds`](crate::fusion::UserIds) numbers those of the definition, inputs first,
@@ -35,9 +37,11 @@ mod aliases;
 mod cut;
 mod derived;
 mod facts;
+mod joined;
 mod moments;
 mod order;
 mod search;
+mod several;
 mod summary;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -45,3 +49,4 @@ pub(crate) mod tests;
 pub use cut::{LibraryPart, Segment, SegmentKind, Segments};
 pub(crate) use cut::{one_kernel, segment};
 pub(crate) use derived::Derived;
+pub(crate) use joined::PartOf;

@@ -20,6 +20,8 @@ use super::across::LARGE;
 use super::facts::OpFacts;
 use super::order::Order;
 use super::summary::check;
+use crate::axes::MAX_FORKS;
+use crate::fusion::ops::Form;
 use crate::fusion::{OpId, OpKind, TensorId};
 use crate::schedule::widens;
 use crate::template::is_scan;
@@ -398,6 +400,23 @@ impl<'a> Groups<'a> {
         repeated
     }
 
+    /// The same in bytes.
+    pub(super) fn cost_in_bytes(&self) -> i64 {
+        self.cost().0
+    }
+
+    /// Whether an operation joins what its group reads from other kernels.
+    pub(super) fn joins_stored(&self, op: OpId) -> bool {
+        let facts = self.facts;
+        let kind = &facts.fusion.ops[op].kind;
+        let is_stored = |tensor: TensorId| {
+            let made = facts.fusion.definition(tensor).filter(|made| !facts.host[*made]);
+            made.is_some_and(|made| !self.holders[op].iter().any(|group| self.holders[made].contains(group)))
+        };
+        matches!(kind, OpKind::Call(call) if call.movement().form == Some(Form::Cat))
+            && facts.fusion.tensor_inputs(op).any(is_stored)
+    }
+
     /// What the groups move and launch; what no kernel computes costs the same in any groups.
     fn cost(&self) -> Cost {
         let mut cost = Cost::default();
@@ -642,7 +661,7 @@ fn leaves(facts: &OpFacts<'_>, ops: &[OpId], tensor: TensorId) -> bool {
 }
 
 /// Whether what operations pad or join is widened in one kernel: it iterates over the widened results, so nothing is stored of what
-/// goes into them, and nothing is reduced.
+/// goes into them, which may be widened as well, and nothing is reduced.
 fn can_widen(facts: &OpFacts<'_>, ops: &[OpId]) -> bool {
     let kind = |op: OpId| &facts.fusion.ops[op].kind;
     if !ops.iter().any(|op| widens(kind(*op))) {
@@ -658,13 +677,26 @@ fn can_widen(facts: &OpFacts<'_>, ops: &[OpId]) -> bool {
             continue;
         }
         let is_returned = facts.fusion.ops[op].outputs.iter().any(|tensor| facts.returned[*tensor]);
-        let is_other = matches!(kind(op), OpKind::Call(_)) && !widens(kind(op));
-        if is_returned || !readers().all(goes_in) || is_other {
+        let calls_another = matches!(kind(op), OpKind::Call(_)) && !widens(kind(op));
+        if is_returned || !readers().all(goes_in) || calls_another {
             return false;
         }
         parts.insert(op);
     }
+    if parts.iter().any(|op| widens(kind(*op))) && !has_few_readings(facts, ops) {
+        return false;
+    }
     !ops.iter().any(|op| matches!(kind(*op), OpKind::Reduce { .. })) && is_one_space(facts, ops, &parts)
+}
+
+/// Whether nothing from outside is read at more places than have axes of their own: what is widened, and widened again, would not
+/// be one kernel, and its parts would be cut anywhere.
+fn has_few_readings(facts: &OpFacts<'_>, ops: &[OpId]) -> bool {
+    let mut readings: BTreeMap<TensorId, usize> = BTreeMap::new();
+    for tensor in ops.iter().flat_map(|op| facts.fusion.tensor_inputs(*op)) {
+        *readings.entry(tensor).or_default() += usize::from(!facts.fusion.is_result_of(tensor, ops));
+    }
+    readings.values().all(|places| *places <= MAX_FORKS + 1)
 }
 
 /// Whether operations hang together by what they hand to each other, but for those that go into a widened result. Readers of one

@@ -258,28 +258,6 @@ fn a_cut_that_was_asked_for_is_made() {
     );
 }
 
-/// A group of more parameters than a launch can pass, which repeats `e` for its
-/// first and its last operation.
-#[test]
-fn a_group_that_is_too_large_is_halved() {
-    let inputs: Vec<String> = (0..2500).map(|i| format!(", %y{i}: f32[?]")).collect();
-    let mut text = format!("fusion @f(%x: f32[?, ?]{}) {{\n", inputs.concat());
-    text += "  %e = exp %x\n  %s1 = sum %e axes(1)\n  %u = sum %e axes(0)\n";
-    for i in 0..2500 {
-        let last = if i == 0 { "u".into() } else { format!("u{}", i - 1) };
-        text += &format!("  %u{i} = add %{last}, %y{i}\n");
-    }
-    text += "  %m = max %e axes(0)\n  %f = add %u2499, %m\n  return %s1, %f\n}";
-    // Each with a stride of its own among the parameters.
-    let strided = TensorMeta { dtype: DType::F32, sizes: vec![16], strides: vec![2] };
-    let mut args = vec![ArgMeta::Tensor(TensorMeta::contiguous(DType::F32, &[8, 16]))];
-    args.resize(2501, ArgMeta::Tensor(strided));
-    let segments = cut_for(&text, args).segments;
-    assert!(segments.len() > 2 && segments.iter().all(|segment| segment.kind.is_kernel()), "{}", segments.len());
-    let first: Vec<_> = segments[0].outputs.iter().collect();
-    assert_eq!(first.len(), 2, "e is stored, since halves of the group read it: {first:?}");
-}
-
 #[test]
 fn long_names_leave_room_for_more() {
     let (name, number) = ("f".repeat(128), "0".repeat(128));
@@ -589,4 +567,63 @@ fn what_is_computed_around_a_scan_is_its_kernel() {
         &[&[64, 128], &[128, 64]],
         &["transpose: b", "scan: d"],
     );
+}
+
+/// How a tensor lies as a part of another: with what stride its rows, and from which element on.
+#[track_caller]
+fn check_part(segments: &Segments, name: &str, strides: &[i64], first: u64) {
+    let (id, data) = segments.fusion.tensors.iter().find(|(_, data)| data.name == name).expect("it is there");
+    let part = segments.part(id).expect("it is a part");
+    assert_eq!((&part.meta.strides[..], part.offset), (strides, first * data.dtype.bytes() as u64), "{name}");
+}
+
+#[test]
+fn kernels_write_parts_of_what_is_joined_where_they_lie() {
+    let rows = |dim: usize, rest: &str| {
+        format!(
+            "fusion @f(%x: f32[?, ?], %y: f32[?, ?]) {{\n  %a = softmax %x axis(1)\n  %b = softmax %y axis(1)\n  \
+             %c = cat %a, %b dim({dim}){rest}\n}}"
+        )
+    };
+    let two = |last: &str| ["inner_persistent: a", "inner_persistent: b", last].map(String::from);
+    let beside = cut(&rows(1, "\n  return %c"), &[&[8, 64], &[8, 32]]);
+    assert_eq!(told(&beside), two("joined: c"), "{beside}");
+    check_part(&beside, "a", &[96, 1], 0);
+    check_part(&beside, "b", &[96, 1], 64);
+    let below = cut(&rows(0, "\n  return %c"), &[&[8, 64], &[5, 64]]);
+    assert_eq!(told(&below), two("joined: c"), "{below}");
+    check_part(&below, "b", &[64, 1], 8 * 64);
+    // What reads a part reads it there, what reads the whole finds it whole.
+    let read = cut(&rows(1, "\n  %d = sum %a axes(0)\n  %e = sum %c axes(0)\n  return %d, %e"), &[&[8, 64], &[8, 32]]);
+    assert!(told(&read).contains(&"joined: c".to_string()), "{read}");
+    // What is a result by itself, joined twice, or nothing, has memory of its own.
+    for (rest, columns) in
+        [("\n  return %c, %a", 32), ("\n  %d = cat %a, %c dim(1)\n  return %d", 32), ("\n  return %c", 0)]
+    {
+        let apart = cut(&rows(1, rest), &[&[8, 64], &[8, columns]]);
+        let is_apart = |name: &str| {
+            let found = apart.fusion.tensors.iter().find(|(_, data)| data.name == name);
+            found.is_none_or(|(id, _)| apart.part(id).is_none())
+        };
+        assert!(is_apart("a") && (columns > 0 || is_apart("b")), "{apart}");
+    }
+    // One kernel of what one kernel can do.
+    check_cut(
+        "fusion @f(%x: f32[?, ?], %y: f32[?, ?]) {\n  %a = exp %x\n  %b = tanh %y\n  %c = cat %a, %b dim(1)\n  return %c\n}",
+        &[&[8, 64], &[8, 32]],
+        &["pointwise: c"],
+    );
+}
+
+#[test]
+fn arguments_are_copied_to_their_places_among_parts() {
+    let text = "fusion @f(%x: f32[?, ?, ?], %old: f32[?, ?, ?]) {\n  %a = softmax %x axis(2)\n  %c = cat %old, %a dim(1)\n  return %c\n}";
+    let check = |sizes: [i64; 3], old: i64, expected: &[&str]| {
+        check_cut(text, &[&sizes, &[sizes[0], old, sizes[2]]], expected);
+    };
+    check([16, 512, 1024], 64, &["inner_persistent: a", "joined: c"]);
+    check([1, 512, 1024], 256, &["inner_persistent: a", "joined: c"]);
+    // Short rows, and little beside what is copied.
+    check([1024, 64, 128], 1, &["inner_persistent: a", "pointwise: c"]);
+    check([16, 1, 1024], 512, &["inner_persistent: a", "pointwise: c"]);
 }

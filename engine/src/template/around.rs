@@ -112,9 +112,7 @@ impl Around {
         let (Some(&scan), None) = (scans.next(), scans.next()) else { return None };
         let (op, axis) = scan_of(&fusion.ops[scan].kind)?;
         let (x, scanned) = (fusion.tensor_inputs(scan).next()?, fusion.ops[scan].output());
-        let dtype = fusion.tensors[x].dtype;
-        // Those of 8 bits are rounded at each step, one after the other.
-        if dtype.is_float() && dtype.bits() <= 8 || ops.len() > MOST_OPS {
+        if ops.len() > MOST_OPS {
             return None;
         }
         let is_own = |tensor: TensorId| fusion.is_result_of(tensor, ops);

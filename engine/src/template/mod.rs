@@ -172,7 +172,8 @@ impl Template {
                 let is_innermost = sizes.iter().skip(self.axis + 1).all(|size| *size == 1);
                 scan::check(self, around, class, &sizes, is_innermost)?;
                 let vector = is_innermost.then(|| scan::vector(self, around, class));
-                Ok(Shape::Scan(scan::shape(device, around.op, [rows, length], vector)))
+                let dtype = self.fusion.tensors[around.scanned].dtype;
+                Ok(Shape::Scan(scan::shape(device, (around.op, dtype), [rows, length], vector)))
             }
             Kind::Sort(sort) => {
                 let kept = self.outputs.iter().map(|output| length_of(&bindings.sizes(&self.fusion, output.tensor)));

@@ -5,7 +5,8 @@
 //! Of a tile each thread holds `items` elements, vector by vector; those of a warp's vectors are a slab. Their prefixes
 //! are made in steps: within a vector, over the lanes of a warp and slab after slab, over the threads or warps that share
 //! a row, by their totals in shared memory, and with what the tiles before come to. Elements of small types are
-//! combined in a larger one, sums of tiles in `f64`, and each prefix is rounded once.
+//! combined in a larger one, sums of tiles in `f64`, and each prefix is rounded once. Sums and products of 8 bits are rounded
+//! at each step ([`is_stepwise`]): there a thread has a row for itself, from its first element to its last.
 //!
 //! What is scanned is computed of elements as they are read, and results of prefixes as they are written ([`Around`]): each
 //! tensor is read once, and what both need of it stays in registers between. A prefix without the element itself is the one
@@ -81,7 +82,16 @@ impl std::fmt::Display for Shape {
 }
 
 /// The shape for so many rows of a length. They lie along the innermost axis, in vectors of so many elements at most, or not.
-pub(super) fn shape(device: &DeviceDesc, op: ReduceOp, [rows, length]: [i64; 2], innermost: Option<i64>) -> Shape {
+pub(super) fn shape(
+    device: &DeviceDesc,
+    (op, dtype): (ReduceOp, DType),
+    [rows, length]: [i64; 2],
+    innermost: Option<i64>,
+) -> Shape {
+    if is_stepwise(op, dtype) {
+        let items = share::power_of_two(length.min(ITEMS)) as u32;
+        return Shape { threads: Threads::Across { parts: 1, items }, chunks: 1 };
+    }
     let threads = threads(length, innermost);
     let (of_block, tile) = match threads {
         Threads::Along { warps, rows, items, .. } => (rows.into(), LANES * i64::from(warps * items)),
@@ -94,6 +104,12 @@ pub(super) fn shape(device: &DeviceDesc, op: ReduceOp, [rows, length]: [i64; 2],
     let chunks = room.min(length / tile);
     let chunks = if op == ReduceOp::Prod || chunks < LEAST_CHUNKS { 1 } else { chunks };
     Shape { threads, chunks: chunks as u32 }
+}
+
+/// Whether each element of a scan is combined with the rounded prefix before it, one after the other: so are floats that hold
+/// no sums. The greatest and the least of them are what they are in any order.
+fn is_stepwise(op: ReduceOp, dtype: DType) -> bool {
+    dtype.is_float() && dtype.bits() <= 8 && matches!(op, ReduceOp::Sum | ReduceOp::Prod)
 }
 
 /// How the threads of a block share rows of a length.
@@ -253,7 +269,9 @@ pub(super) fn kernel(template: &Template, around: &Around, shape: Shape, class: 
     }
     around.check(template.fusion.tensors[around.x].axes.len(), &known)?;
     let dtype = template.fusion.tensors[around.scanned].dtype;
-    let work = dtype.compute();
+    let is_stepwise = is_stepwise(op, dtype);
+    // What is rounded at each step is rounded from there, and from nowhere between.
+    let work = if is_stepwise { DType::F64 } else { dtype.compute() };
     let identity = b.exprs().value(eval::reduce_identity(op, work), work);
     let (lanes, parts, rows, items, vector) = match shape.threads {
         Threads::Along { warps, rows, items, vector } => {
@@ -277,6 +295,7 @@ pub(super) fn kernel(template: &Template, around: &Around, shape: Shape, class: 
         dtype,
         identity,
         chunks,
+        is_stepwise,
         lanes,
         parts,
         rows,
@@ -308,6 +327,8 @@ struct Scan<'a> {
     identity: ExprId,
     /// Blocks that share a row.
     chunks: i64,
+    /// Prefixes are rounded one after the other.
+    is_stepwise: bool,
     /// The type of what all tiles before come to.
     carried: DType,
     walk: Walk,
@@ -452,11 +473,15 @@ impl Scan<'_> {
             let first = b.exprs().add(first, ahead);
             let first = b.let_("first", first);
             self.read(b, place, memory, first, writes);
+            if self.is_stepwise {
+                self.step_by_step(b, memory);
+                return self.write(b, place, memory, first, None);
+            }
             self.scan_own(b, place, memory);
             self.exchange(b, place, memory);
             let before = self.carry(b, memory);
             if writes {
-                self.write(b, place, memory, first, before);
+                self.write(b, place, memory, first, Some(before));
             }
         });
     }
@@ -592,6 +617,20 @@ impl Scan<'_> {
         program.emit(b, &Element { reads: &reads, prefix, places: &places, scalars: &self.scalars })
     }
 
+    /// Prefixes of what a thread holds behind what its row came to before, each rounded before the next one is made of it.
+    fn step_by_step(&self, b: &mut KernelBuilder, memory: &Memory) {
+        let (zero, items) = (b.int(0), b.int(self.items));
+        b.count("e", items, Unroll::Full, |b, e| {
+            let (held, x) = (b.load("held", memory.carry, zero), b.load("x", memory.values, e));
+            let next = self.combine(b, held, x);
+            let next = b.exprs().cast(next, self.dtype);
+            let next = b.exprs().cast(next, self.work);
+            let next = b.let_("next", next);
+            b.store(memory.values, e, if self.around.is_exclusive { held } else { next });
+            b.store(memory.carry, zero, next);
+        });
+    }
+
     /// Prefixes of what a thread holds, or of what its warp does.
     fn scan_own(&self, b: &mut KernelBuilder, place: &Place, memory: &Memory) {
         let (zero, one) = (b.int(0), b.int(1));
@@ -707,8 +746,8 @@ impl Scan<'_> {
         b.let_("start", before)
     }
 
-    /// What is made of prefixes of a tile, with what comes before a thread's part of it.
-    fn write(&self, b: &mut KernelBuilder, place: &Place, memory: &Memory, first: ExprId, before: ExprId) {
+    /// What is made of prefixes of a tile, with what comes before a thread's part of it; of none, where they have it.
+    fn write(&self, b: &mut KernelBuilder, place: &Place, memory: &Memory, first: ExprId, before: Option<ExprId>) {
         let width = self.width();
         self.each(b, place, first, |b, number, at, is_inside| {
             let lanes = b.int(width.into());
@@ -717,7 +756,7 @@ impl Scan<'_> {
                     let along = b.exprs().add(at, slot);
                     let e = b.exprs().add(number, slot);
                     let prefix = b.load("prefix", memory.values, e);
-                    let all = self.combine(b, before, prefix);
+                    let all = before.map_or(prefix, |before| self.combine(b, before, prefix));
                     let all = b.exprs().cast(all, self.dtype);
                     let all = b.let_("all", all);
                     let made = self.emit(b, place, memory, &self.around.behind, [e, along], Some(all));

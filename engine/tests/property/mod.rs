@@ -4,8 +4,12 @@
 //!
 //! `FUSEWRIGHT_FUZZ=30` tries new draws for 30 seconds a property, and a draw
 //! that fails says its seed, which `ARBTEST_SEED=0x...` plays again.
+//! How many of the draws are made, and of those that other tests count by seeds, says [`draws`].
 //!
 //! Shared by the unit tests of both crates and by integration tests.
+
+#[allow(dead_code, reason = "not every test binary counts draws by seeds")]
+pub(crate) mod draws;
 
 use arbtest::arbitrary::{Result, Unstructured};
 use std::time::Duration;
@@ -40,25 +44,26 @@ where
         self
     }
 
-    /// Draws of a run that asks for no new ones.
+    /// Draws of a run that asks for all and for no new ones.
     #[allow(dead_code, reason = "not every test binary asks for it")]
     pub(crate) fn cases(mut self, cases: u32) -> Self {
         self.cases = cases;
         self
     }
 
-    /// Every draw, in order: seed in the upper half, bytes in the lower, as
-    /// `arbtest` reads them.
+    /// The draws that are made, in order: seed in the upper half, bytes in the
+    /// lower, as `arbtest` reads them.
     fn seeds(&self) -> impl Iterator<Item = u64> + use<P> {
         let (mut size, largest) = (self.smallest, self.largest);
-        (0..self.cases).map(move |case| {
+        let all = (0..self.cases).map(move |case| {
             if case > 0 && case % 3 == 0 {
                 size = (u64::from(size) * 5 / 4).min(u64::from(largest)) as u32;
             }
             // Consecutive numbers would make a generator of few bits start alike.
             let mixed = u64::from(case + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             (mixed ^ mixed >> 29) & !0xffff_ffff | u64::from(size)
-        })
+        });
+        all.step_by(draws::step(self.cases.into()) as usize)
     }
 }
 

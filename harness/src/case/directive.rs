@@ -27,6 +27,7 @@ pub const FACTS: &[(&str, &str)] = &[
     ("segments", "parts that run one after the other"),
     ("kernels", "kernels that are launched"),
     ("views", "parts that lie in memory of what they read"),
+    ("joined", "tensors of which kernels write the parts where they lie"),
     ("copies", "tensors that are copied between kernels, or into results"),
     ("aliases", "results that lie in memory of an argument, or of another result"),
     ("library", "operations that a library of the device computes, since no kernel does"),

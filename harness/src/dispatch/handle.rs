@@ -604,6 +604,7 @@ impl Worker {
 
     /// Lets a healthy worker go.
     pub(super) fn retire(mut self, plan: &RunPlan) -> WorkerEnd {
+        let told = Instant::now();
         let _ = send(self.receiver.stream(), &ToWorker::Drain);
         let limit = plan.grace * ORDERLY;
         let deadline = Instant::now() + limit;
@@ -621,7 +622,8 @@ impl Worker {
             Ok(other) => Ending::Broke(clip(format!("unexpected message {other:?}"), 300)),
         };
         self.ending = Some(ending);
-        self.dismiss(plan)
+        let going_ns = told.elapsed().as_nanos() as u64;
+        WorkerEnd { going_ns: Some(going_ns), ..self.dismiss(plan) }
     }
 
     /// What is to be told about a worker that has ended, or is to be killed now:

@@ -91,7 +91,7 @@ impl RunPlan {
             ),
             Event::Ended { worker, reason, cases_run, worker_end, .. } => (
                 "worker",
-                json!({ "event": "ended", "worker_id": worker, "reason": reason, "cases_run": cases_run, "code_cache": worker_end.code }),
+                json!({ "event": "ended", "worker_id": worker, "reason": reason, "cases_run": cases_run, "code_cache": worker_end.code, "going_ns": worker_end.going_ns }),
             ),
             Event::Retired { slot, code, reason } => {
                 ("slot", json!({ "event": "retired", "slot": self.label(*slot), "code": code, "reason": reason }))

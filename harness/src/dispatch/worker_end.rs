@@ -41,6 +41,8 @@ pub(crate) struct WorkerEnd {
     pub(crate) unclear: Vec<Leak>,
     /// What it shared of compiled kernels, as far as it could say.
     pub(crate) code: Option<CodeUse>,
+    /// How long it took to go, in nanoseconds, where it was let go.
+    pub(super) going_ns: Option<u64>,
     /// Its private folder, which goes away with this: all that it ran was told before.
     pub(super) home: Option<Arc<Home>>,
 }

@@ -62,7 +62,7 @@ fn one(case: &Case, session: &Session) -> CompiledCase {
         Ok(program) => {
             let mut launches = program.launches();
             let entries = program.segments.segments.iter().filter_map(|segment| match &segment.kind {
-                SegmentKind::View => Some(ListEntry::View),
+                SegmentKind::View | SegmentKind::Joined => Some(ListEntry::View),
                 SegmentKind::Library(part) => Some(ListEntry::Library(part.found.to_string())),
                 SegmentKind::Host(why) => Some(ListEntry::Host(why.code.0.into())),
                 SegmentKind::Kernel(_) => launches.next().map(kernel_row).map(ListEntry::Kernel),

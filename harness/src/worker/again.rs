@@ -16,7 +16,9 @@ pub(crate) fn is_made_again(
     program: &Program,
     launch: &Launch,
 ) -> Option<Result<bool>> {
-    if launch.plan.is_written() {
+    // The text says nothing of the memory of outputs, which may be parts of another tensor's.
+    let writes_parts = launch.outputs.iter().any(|output| program.root(*output).0 != *output);
+    if launch.plan.is_written() || writes_parts {
         return None;
     }
     let fusion = pipeline::parse(case).ok()?;

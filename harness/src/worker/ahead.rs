@@ -1,10 +1,12 @@
-//! Compiles coming cases on threads of their own while the worker runs one.
-//! What they compile stays in the session, where the case finds it; what goes
-//! wrong is forgotten, since the case will meet it again itself.
+//! Prepares coming cases on threads of their own while the worker runs one: compiles
+//! them, and draws their inputs. What they compile stays in the session, and what they
+//! draw in the worker's draws, where the case finds it; what goes wrong is forgotten,
+//! since the case will meet it again itself.
 //!
 //! Where there are compiler processes, each thread leaves the texts to one of them, which it looks for when it has the
 //! first: of kernels whose code is stored, which after the first run are most, none is needed.
 
+use super::args::Draws;
 use super::device::Device;
 use super::jitter::{Disturbed, Jitter};
 use super::{args, fault, pipeline};
@@ -28,6 +30,14 @@ const MAX_WAITING: usize = 1024;
 pub(super) const THREAD: &str = "compile-ahead";
 /// At the end threads are waited for this long.
 const LAST_MOMENT: Duration = Duration::from_millis(100);
+
+/// Where the threads work, and what they share with the case that runs.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'env> {
+    pub(super) device: &'env Device,
+    pub(super) crumbs: &'env CrumbWriter,
+    pub(super) draws: &'env Draws,
+}
 
 /// Coming cases, and those that are being compiled.
 #[derive(Default)]
@@ -53,12 +63,12 @@ impl Ahead {
     pub(super) fn start<'scope, 'env>(
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
-        device: &'env Device,
-        crumbs: &'env CrumbWriter,
+        place: Place<'env>,
         threads: u32,
         jitter: Option<u64>,
         ways: Vec<Way>,
     ) {
+        let Place { device, crumbs, .. } = place;
         let mut ways = ways.into_iter();
         for thread in 0..threads {
             // Lane 0 is the case's own thread.
@@ -70,7 +80,7 @@ impl Ahead {
                     between.iter().for_each(Jitter::point);
                     // A panic is the case's own affair: it will come again in its run.
                     lane.case(&case.id);
-                    let _ = catch_unwind(AssertUnwindSafe(|| compile(&case, device, beside.as_ref(), lane, jitter)));
+                    let _ = catch_unwind(AssertUnwindSafe(|| prepare(&case, place, beside.as_ref(), lane, jitter)));
                     lane.case("");
                     self.lock().running.remove(&case.id);
                     self.changed.notify_all();
@@ -163,13 +173,14 @@ impl CompileText for Beside<'_> {
     }
 }
 
-/// Compiles and loads the kernel of a case.
-fn compile(case: &Case, device: &Device, beside: Option<&Beside<'_>>, lane: Lane<'_>, jitter: Option<u64>) {
+/// Draws the inputs of a case, compiles and loads its kernels.
+fn prepare(case: &Case, place: Place<'_>, beside: Option<&Beside<'_>>, lane: Lane<'_>, jitter: Option<u64>) {
     if let Some(fault) = &case.fault {
         return fault::commit_ahead(fault, lane);
     }
-    let Device::Session { session, .. } = device else { return };
+    let Device::Session { session, .. } = place.device else { return };
     let Ok(fusion) = pipeline::parse(case) else { return };
+    args::draw_ahead(&fusion, case, place.draws);
     let Ok((metas, alignments)) = args::metas(&fusion, case) else { return };
     #[cfg(feature = "planted")]
     let lane = super::planted::Reader::new(case, lane);

@@ -58,6 +58,21 @@ pub(super) fn build(fusion: &Fusion, case: &Case, draws: &Draws) -> Result<Vec<A
     made.collect()
 }
 
+/// Draws what [`build`] will ask for and nobody has drawn, beside a case that runs. What cannot be drawn the case will meet
+/// itself.
+pub(super) fn draw_ahead(fusion: &Fusion, case: &Case, draws: &Draws) {
+    for (name, dtype, spec) in entries(fusion, case).unwrap_or_default() {
+        let InputSpec::Tensor(spec) = spec else { continue };
+        let draw = Draw { dist: &spec.dist, dtype, seed: seed(name, spec.seed) };
+        let count = meta(name, dtype, spec).ok().and_then(|meta| meta.numel());
+        // What does not repeat is kept by nobody.
+        let bytes = count.and_then(|count| (count as usize).checked_mul(dtype.bytes())).filter(|_| draw.repeats());
+        if let Some(bytes) = bytes {
+            let _ = draws.drawn(name, &draw, bytes);
+        }
+    }
+}
+
 /// Makes the whole storage of each, as it is sent to a device then: a retry is a second opinion, also on that.
 pub(super) fn make_all(args: &mut [Arg]) {
     for arg in args {
@@ -227,10 +242,10 @@ const ROOM_TENSORS: usize = 2 << 30;
 /// Smaller tensors are as soon made again.
 const LEAST_TENSOR: usize = 1 << 16;
 
-/// What a worker has drawn, for its later cases: elements depend on distribution, type, seed and number alone, and most
-/// cases draw the same. Of each draw that repeats the longest part is kept, whose beginning the shorter ones are. Dense
-/// tensors are made of it where they are read, which on a GPU few are; the storage of the last one that was, which nobody
-/// changes, is the next one's if that is no longer.
+/// What a worker has drawn, on any of its threads, for its later cases: elements depend on distribution, type, seed and
+/// number alone, and most cases draw the same. Of each draw that repeats the longest part is kept, whose beginning the
+/// shorter ones are. Dense tensors are made of it where they are read, which on a GPU few are; the storage of the last one
+/// that was, which nobody changes, is the next one's if that is no longer.
 #[derive(Debug)]
 pub(crate) struct Draws {
     drawn: Mutex<Shelf<Arc<Vec<u8>>>>,
@@ -270,11 +285,17 @@ impl Draws {
             return drawn_on(name, draw, &[], bytes).map(Arc::new);
         }
         let bytes = bytes.min(PERIOD as usize * draw.dtype.bytes());
-        let mut drawn = lock(&self.drawn).take(draw).unwrap_or_default();
-        if drawn.len() < bytes {
-            drawn = Arc::new(drawn_on(name, draw, &drawn, bytes)?);
+        // Nobody waits for who draws: of two threads that come for the same together both do.
+        let known = lock(&self.drawn).get(draw);
+        if let Some(known) = known.as_ref().filter(|known| known.len() >= bytes) {
+            return Ok(Arc::clone(known));
         }
-        lock(&self.drawn).put(draw, Arc::clone(&drawn));
+        let known = known.as_deref().map_or(&[][..], Vec::as_slice);
+        let drawn = Arc::new(drawn_on(name, draw, known, bytes)?);
+        let mut shelf = lock(&self.drawn);
+        if shelf.get(draw).is_none_or(|other| other.len() < drawn.len()) {
+            shelf.put(draw, Arc::clone(&drawn));
+        }
         Ok(drawn)
     }
 
@@ -319,6 +340,16 @@ impl<D: AsRef<Vec<u8>>> Shelf<D> {
         let is_same = |kept: &Kept<D>| (kept.seed, kept.dtype) == (draw.seed, draw.dtype) && kept.dist == *draw.dist;
         let at = self.kept.iter().rposition(is_same)?;
         Some(self.kept.remove(at).data)
+    }
+
+    /// The data stays, as the last that was put there.
+    fn get(&mut self, draw: &Draw<'_>) -> Option<D>
+    where
+        D: Clone,
+    {
+        let data = self.take(draw)?;
+        self.put(draw, data.clone());
+        Some(data)
     }
 
     fn put(&mut self, draw: &Draw<'_>, data: D) {
@@ -390,8 +421,10 @@ impl Draw<'_> {
             }
             Dist::Uniform(lo, hi) => real(*lo) + (real(*hi) - real(*lo)) * unit(0),
             Dist::Randint(lo, hi) => {
-                let span = (*hi as i128 - *lo as i128 + 1) as u128;
-                return self.int((*lo as i128 + (u128::from(at(0)) % span) as i128) as i64);
+                // 2^64 numbers are all there are.
+                let span = hi.wrapping_sub(*lo).cast_unsigned().wrapping_add(1);
+                let above = at(0).checked_rem(span).unwrap_or_else(|| at(0));
+                return self.int(lo.wrapping_add_unsigned(above));
             }
             Dist::Arange(start, step) => real(*start) + real(*step) * i as f64,
             Dist::Full(value) => real(*value),
@@ -508,27 +541,43 @@ mod tests {
         assert_eq!(at(PERIOD as i64 + 7), at(7));
     }
 
-    #[test]
-    fn what_was_drawn_before_changes_nothing() {
+    /// Tensors of one type, of so many seeds, by draws that know what was drawn before, of other types too.
+    fn check_drawn_before(dtype: DType, seeds: u64) {
         let draws = Draws::of_worker(None);
+        for other in [DType::BF16, DType::I8, DType::F64].into_iter().filter(|other| *other != dtype) {
+            super::tensor("x", other, &spec(normal(), &[900], ArgLayout::default()), &draws).expect("made");
+        }
         let (period, word) = (PERIOD as i64, WORD as i64);
         let sizes = [0, 1, 7, word, 4099, 5, CHUNK as i64 + 1, 3, period - 1, period, 3 * period + 5, 2 * period, 900];
-        let other = |spec: &TensorSpec| TensorSpec { seed: Some(2), ..spec.clone() };
         for dist in [normal(), Dist::Special, Dist::Randint(-3, 3), Dist::Arange(Real::new(1.0), Real::new(2.0))] {
-            for dtype in [DType::BF16, DType::I8, DType::F64] {
-                for size in sizes {
-                    let spec = spec(dist.clone(), &[size], ArgLayout::default());
-                    for spec in [spec.clone(), other(&spec)] {
-                        let shared = super::tensor("x", dtype, &spec, &draws).expect("made");
-                        assert!(shared == tensor("x", dtype, &spec).expect("made"), "{spec:?} {dtype}");
-                    }
+            for size in sizes {
+                for seed in 1..=seeds {
+                    let spec = TensorSpec { seed: Some(seed), ..spec(dist.clone(), &[size], ArgLayout::default()) };
+                    let shared = super::tensor("x", dtype, &spec, &draws).expect("made");
+                    assert!(shared == tensor("x", dtype, &spec).expect("made"), "{spec:?} {dtype}");
                 }
             }
         }
         // Of each draw the longest part is kept, and what does not repeat is not.
-        let kept: Vec<usize> = lock(&draws.drawn).kept.iter().map(|kept| kept.data.len() / PERIOD as usize).collect();
-        assert_eq!(kept.len(), 3 * 3 * 2);
-        assert!(kept.iter().all(|width| [1, 2, 8].contains(width)), "{kept:?}");
+        let kept = lock(&draws.drawn).kept.iter().map(|kept| kept.data.len() / PERIOD as usize).collect::<Vec<_>>();
+        let kept: Vec<usize> = kept.into_iter().filter(|width| *width > 0).collect();
+        assert_eq!(kept, vec![dtype.bytes(); 3 * seeds as usize]);
+    }
+
+    // Of seeds one type tells.
+    #[test]
+    fn what_was_drawn_before_changes_nothing() {
+        check_drawn_before(DType::BF16, 2);
+    }
+
+    #[test]
+    fn what_was_drawn_before_changes_no_bytes() {
+        check_drawn_before(DType::I8, 1);
+    }
+
+    #[test]
+    fn what_was_drawn_before_changes_no_long_numbers() {
+        check_drawn_before(DType::F64, 1);
     }
 
     #[test]
@@ -576,6 +625,35 @@ mod tests {
         assert_eq!(put(4, 1), [2, 3, 1, 4]);
         assert_eq!(put(5, 399), [4, 5]);
         assert!(put(6, 401).is_empty());
+    }
+
+    #[test]
+    fn what_is_drawn_ahead_is_what_cases_ask_for() {
+        let text = "---\nversion = 1\nsuite = \"DrawTest\"\nabout = \"why\"\n---\nfusion @both(%x: f32[?, ?], %y: bf16[?, ?]) {\n  \
+                    %0 = neg %x\n  %1 = neg %y\n  return %0, %1\n}\n\
+                    ; inputs: x = normal[4, 300000], y = randint(-3, 3)[3, 5] strides [7, 1]\n";
+        let (cases, errors) = crate::case::read_text("a.fuse", text, crate::case::Target::Cuda);
+        assert!(errors.is_empty(), "{errors:?}");
+        let fusion = super::super::pipeline::parse(&cases[0]).expect("parses");
+        let draws = Draws::of_worker(None);
+        let kept = || lock(&draws.drawn).kept.iter().map(|kept| kept.data.clone()).collect::<Vec<_>>();
+        draw_ahead(&fusion, &cases[0], &draws);
+        let ahead = kept();
+        assert_eq!(ahead.iter().map(|drawn| drawn.len()).collect::<Vec<_>>(), [4 * PERIOD as usize, 2 * 15]);
+        build(&fusion, &cases[0], &draws).expect("made");
+        assert!(kept().iter().zip(&ahead).all(|(now, then)| Arc::ptr_eq(now, then)));
+    }
+
+    #[test]
+    fn integers_are_drawn_from_any_range() {
+        for (lo, hi) in [(-3, 3), (5, 5), (0, i64::MAX), (-1, i64::MAX), (i64::MIN, i64::MAX)] {
+            let draw = Draw { dist: &Dist::Randint(lo, hi), dtype: DType::I64, seed: 7 };
+            let span = (i128::from(hi) - i128::from(lo) + 1) as u128;
+            for i in 0..100 {
+                let above = u128::from(mix(draw.seed ^ mix(2 * i))) % span;
+                assert_eq!(draw.value(i), Value::Int((i128::from(lo) + above as i128) as i64), "{lo} to {hi}");
+            }
+        }
     }
 
     #[test]

@@ -68,10 +68,6 @@ fn tolerance(fusion: &Fusion, bindings: &Bindings, output: TensorId, check: &Che
         return Tolerance::EXACT;
     }
     let default = Tolerance::for_output(fusion, bindings, output);
-    let dtype = fusion.tensors[output].dtype;
-    if !dtype.is_float() && !dtype.is_complex() {
-        return default;
-    }
     let (abs, rel) = (check.abs.map(Real::get), check.rel.map(Real::get));
     Tolerance { abs: abs.unwrap_or(default.abs), rel: rel.unwrap_or(default.rel) }
 }

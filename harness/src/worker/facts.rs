@@ -7,7 +7,6 @@ use engine::compile::Plan;
 use engine::kernel::{BoundLaunch, Scope, Stmt, StmtKind};
 use engine::program::{Launch, Program, Step};
 use engine::runtime::results_digest;
-use engine::segment::SegmentKind;
 use engine::tensor::HostTensor;
 use std::collections::BTreeMap;
 
@@ -15,10 +14,11 @@ use std::collections::BTreeMap;
 pub(super) fn gather(program: &Program) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     let segments = &program.segments.segments;
-    let views = segments.iter().filter(|segment| matches!(segment.kind, SegmentKind::View)).count();
+    let of = |name: &str| segments.iter().filter(|segment| segment.kind.name() == name).count();
     let counts = [
         ("segments", segments.len()),
-        ("views", views),
+        ("views", of("view")),
+        ("joined", of("joined")),
         ("copies", program.steps.iter().filter(|step| matches!(step, Step::Copy(_))).count()),
         ("aliases", program.aliases()),
         ("kernels", program.launches().count()),

@@ -1,6 +1,6 @@
 //! The worker's loop: hello, init, ready, then run until drained or cut off.
 
-use super::ahead::{self, Ahead};
+use super::ahead::{self, Ahead, Place};
 use super::args::Draws;
 use super::device::Device;
 use super::fault::FaultPast;
@@ -68,13 +68,13 @@ fn serve(mut receiver: Receiver, crumbs: &CrumbWriter) -> std::io::Result<()> {
     super::planted::start();
     let hygiene = Hygiene::start(knobs.compile_threads > 0, device.is_gpu(), knobs.code_cache.as_deref());
     say(&receiver, &FromWorker::Ready { device: device.name(), uuid: device.uuid(), notes: device.notes() })?;
-    let ahead = Ahead::default();
+    let (ahead, draws) = (Ahead::default(), Draws::of_worker(crate::os::memory_limit()));
     let served = std::thread::scope(|scope| {
-        ahead.start(scope, &device, crumbs, knobs.compile_threads, knobs.jitter, ways);
+        let place = Place { device: &device, crumbs, draws: &draws };
+        ahead.start(scope, place, knobs.compile_threads, knobs.jitter, ways);
         let past = FaultPast { sharers, ..FaultPast::default() };
-        let draws = Draws::of_worker(crate::os::memory_limit());
-        let memory = Cell::default();
-        let mut server = Server { device: &device, crumbs, panics, ahead: &ahead, past, hygiene, knobs, draws, memory };
+        let (ahead, draws, memory) = (&ahead, &draws, Cell::default());
+        let mut server = Server { device: &device, crumbs, panics, ahead, past, hygiene, knobs, draws, memory };
         let served = server.serve(&mut receiver);
         if !ahead.close() {
             // Nor may exit handlers run beside what these threads are in.
@@ -98,7 +98,7 @@ struct Server<'a> {
     past: FaultPast,
     hygiene: Hygiene,
     knobs: Knobs,
-    draws: Draws,
+    draws: &'a Draws,
     /// The device's memory when the last case was over.
     memory: Cell<Option<SeenMemory>>,
 }
@@ -130,7 +130,7 @@ impl Server<'_> {
                         mode,
                         bless,
                         known,
-                        draws: &self.draws,
+                        draws: self.draws,
                         twice,
                         kernels_only,
                         jitter,

@@ -93,7 +93,7 @@ pub enum Forks {
 }
 
 /// Forks of a fusion, at most.
-const MAX_FORKS: usize = 8;
+pub const MAX_FORKS: usize = 8;
 /// Operations that forks copy, at most.
 const MAX_COPIES: usize = 64;
 

@@ -3,7 +3,7 @@
 use super::args::Args;
 use super::cx::{EvalCx, MetaCx};
 use super::draft::CallDraft;
-use super::index::{check_index, rows};
+use super::index::{check_index, check_table, rows};
 use super::lookup::IndexAxes;
 use super::movement::{Form, Movement};
 use super::py_form::PyForm;
@@ -81,6 +81,7 @@ fn embedding_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
     }
     let mut axes = input.axes;
     axes.push(weight.axes[1]);
+    check_table(cx, &weight, 0, &axes)?;
     Ok(vec![Shape { dtype: weight.dtype, axes }])
 }
 

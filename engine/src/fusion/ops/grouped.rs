@@ -22,6 +22,7 @@ use crate::fusion::{AxisKind, FusionBuilder, Operand};
 use crate::num::{BinaryOp, DType};
 
 mod evaluate;
+mod experts;
 mod scales;
 mod steps;
 mod sums;
@@ -106,7 +107,7 @@ pub(super) const ROWS: &[OpRow] = &[
             dtype("dtype", DType::BF16),
         ],
         build_cutlass,
-        Primitive { meta: cutlass_meta, layout: ResultLayout::Dense, eval: evaluate::cutlass, decompose: None, movement: Movement::LIBRARY },
+        Primitive { meta: cutlass_meta, layout: ResultLayout::Dense, eval: evaluate::cutlass, decompose: Some(experts::cutlass), movement: Movement::LIBRARY.form(Form::ScaledGroups) },
         "Rows of mat1 from each of expert_offsets on times the matrix of their group in mat2, both f4e2m1fn with swizzled \
          scales of blocks of 16, times alpha of the group. The rows of problem_sizes are (rows, n, k); sf_offsets are the \
          rows of scale1 at which the groups' scales start.",
@@ -340,8 +341,17 @@ fn cutlass_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
     let three = cx.constant(3);
     let own = operand(cx, "scale1", 2, &[F8E4M3FN])?;
     cx.same("axis 1 of `scale1` and the blocks of a row", own.axes[1].extent, columns)?;
-    operand(cx, "scale2", 3, &[F8E4M3FN])?;
+    let other = operand(cx, "scale2", 3, &[F8E4M3FN])?;
     check_exact(cx, "scale2", &[(0, groups), (2, columns)])?;
+    if let (Some(own), Some(columns)) = (cx.math.known(other.axes[1].extent), cx.math.known(n.extent)) {
+        let is_enough = (columns as u64).div_ceil(swizzle::ROWS as u64) * swizzle::ROWS as u64 <= own as u64;
+        cx.require(Some(is_enough), code::EXTENT, || {
+            format!(
+                "axis 1 of `scale2` is {own}, scales of {columns} columns are padded to a multiple of {}",
+                swizzle::ROWS
+            )
+        })?;
+    }
     operand(cx, "alpha", 1, &[F32])?;
     check_exact(cx, "alpha", &[(0, groups)])?;
     operand(cx, "problem_sizes", 2, &[I32])?;

@@ -110,6 +110,14 @@ pub(super) fn check_index(name: &str, dtype: DType) -> Result<()> {
     Err(Diagnostic::user(code::DTYPE, message).note("cast it to i64"))
 }
 
+/// Refuses to look elements of a result up along an axis that has none: no index is a position of it.
+pub(super) fn check_table(cx: &MetaCx<'_>, table: &Shape, dim: usize, result: &[AxisMeta]) -> Result<()> {
+    let known = |axis: &AxisMeta| cx.math.known(axis.extent);
+    let has_elements = result.iter().all(|axis| known(axis).is_some_and(|size| size > 0));
+    let is_wrong = has_elements && table.axes.get(dim).and_then(known) == Some(0);
+    cx.require(Some(!is_wrong), code::INDEX, || format!("axis {dim} has 0 elements, none of which an index finds"))
+}
+
 /// The elements of an index, each between 0 and `size`, or between `-size` and
 /// `size` where negative ones count from the end.
 fn positions(name: &str, index: &View, axis: usize, size: usize, wraps: bool) -> Result<Vec<usize>> {
@@ -245,17 +253,18 @@ fn index_select(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
 }
 
 fn index_select_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
-    let (mut x, index) = (cx.tensor("x")?, cx.tensor("index")?);
+    let (x, index) = (cx.tensor("x")?, cx.tensor("index")?);
     check_index(cx.name(), index.dtype)?;
-    let dim = cx.call.axis("dim");
-    x.axes[dim] = match index.axes.first() {
+    let (dim, mut axes) = (cx.call.axis("dim"), x.axes.clone());
+    axes[dim] = match index.axes.first() {
         Some(axis) => *axis,
         None => {
             let one = cx.constant(1);
             cx.axis(one)
         }
     };
-    Ok(vec![x])
+    check_table(cx, &x, dim, &axes)?;
+    Ok(vec![Shape { dtype: x.dtype, axes }])
 }
 
 fn index_select_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
@@ -302,6 +311,7 @@ fn gather_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
     check_index(cx.name(), index.dtype)?;
     same_rank(cx, &x, "the index", &index)?;
     at_most(cx, &index, "the operand", &x, Some(cx.call.axis("dim")))?;
+    check_table(cx, &x, cx.call.axis("dim"), &index.axes)?;
     Ok(vec![Shape { dtype: x.dtype, axes: index.axes }])
 }
 
@@ -353,6 +363,7 @@ fn take_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
             cx.paired(&format!("axis {position} of the operand and of the index"), own, other)?
         });
     }
+    check_table(cx, &x, dim, &axes)?;
     Ok(vec![Shape { dtype: x.dtype, axes }])
 }
 

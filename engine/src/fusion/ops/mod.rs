@@ -59,7 +59,7 @@ pub use call::{Attr, Call};
 pub use cx::{EvalCx, EvalOperand, LayoutCx, LayoutOperand, MetaCx};
 pub use draft::CallDraft;
 pub use grouped::{check_groups, grouped_of_nothing};
-pub use index::accumulate::{adds_rows, check_ends, check_runs};
+pub use index::accumulate::{adds_rows, check_ends, check_runs, widens_rows};
 pub use index::check_positions;
 pub use lookup::{IndexAxes, Lookup};
 pub use movement::{AxisMap, Form, Library, Movement, Reads, ViewPlace, ViewRule};

@@ -76,6 +76,8 @@ pub enum Form {
     GroupedSums,
     /// The same with scales, a bias and a type.
     GroupedProducts,
+    /// Products of `mat1` and `mat2` with scales of their blocks, in groups of rows that start anywhere.
+    ScaledGroups,
     /// The elements of `x` along `dim` up to each one, combined.
     Scan(ReduceOp),
     /// The positions of the elements of `x` along `dim` in order.

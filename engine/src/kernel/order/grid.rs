@@ -157,11 +157,15 @@ impl Grid {
             }
         }
         for buffer in outputs {
-            let (len, count) = (launch.buffer_lens[buffer], written[buffer]);
+            let (len, count) = (launch.buffer_lens[buffer].saturating_sub(launch.gaps[buffer]), written[buffer]);
+            let name = &kernel.buffers[buffer].name;
             if report.is_exhaustive() && !self.scattered[buffer] && count < len {
-                let name = &kernel.buffers[buffer].name;
                 report.alarm(AlarmKind::Unwritten, None, || {
                     format!("{} of {len} elements of {name}, first {}", len - count, unwritten[buffer])
+                });
+            } else if count > len {
+                report.alarm(AlarmKind::WrittenAgain, None, || {
+                    format!("{count} elements of {name}, of which {len} are the kernel's")
                 });
             }
         }

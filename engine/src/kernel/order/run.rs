@@ -16,6 +16,7 @@ use crate::kernel::ir::{Block, BufId, Kernel, Space, Stmt, StmtKind};
 use crate::kernel::print::print_stmt;
 use crate::kernel::visit::for_each_stmt;
 use crate::util::SecondaryMap;
+use rustc_hash::FxHashMap;
 
 /// Threads of a launch of which all blocks are looked at.
 const MAX_THREADS: u64 = 1 << 17;
@@ -225,8 +226,20 @@ impl<'a> Run<'a> {
         self.grid.epochs.push(published.grid_syncs.len() as u32);
         let block = self.number() as u32;
         let mut last: Option<Access> = None;
+        let nobody = self.grid.published(Vec::new());
+        // Looked up only: what a thread does to several elements at once is published alike.
+        let mut known: FxHashMap<(u32, u16, GuardId), u32> = FxHashMap::default();
         for event in &published.events {
-            let counters = if event.kind == Kind::Atomic { Vec::new() } else { self.published_by(&published, event) };
+            let counted = if event.kind == Kind::Atomic || published.counts.is_empty() {
+                nobody
+            } else if let Some(number) = known.get(&(event.time, event.thread, event.guard)) {
+                *number
+            } else {
+                let counters = self.published_by(&published, event);
+                let number = self.grid.published(counters);
+                known.insert((event.time, event.thread, event.guard), number);
+                number
+            };
             let ticket = self.guards.ticket(event.guard);
             let fenced = |since: u32| {
                 published.fences.iter().any(|fence| {
@@ -241,7 +254,7 @@ impl<'a> Run<'a> {
                 thread: event.thread,
                 kind: event.kind,
                 epoch: published.grid_syncs.iter().filter(|time| **time < event.time).count() as u32,
-                published: self.grid.published(counters),
+                published: counted,
                 ticket: ticket.map(|(counter, number, since)| (counter, number, fenced(since))),
                 guarded: event.guard != ROOT && (ticket.is_none() || self.guards.is_private(event.guard)),
                 stmt: event.stmt,
@@ -259,9 +272,6 @@ impl<'a> Run<'a> {
     /// The counters by which an access is published: behind it its thread, or one behind a barrier, executes a
     /// fence, and that thread, or one behind a further barrier, counts.
     fn published_by(&self, published: &Published, event: &Event) -> Vec<Counter> {
-        if published.counts.is_empty() {
-            return Vec::new();
-        }
         // All of these stand in the order of time.
         let sure = |guard: GuardId| self.guards.is_sure(guard, event.guard, event.guard);
         let synced = |from: u32, to: u32| {

@@ -55,6 +55,51 @@ fn parts_of_the_same_tensors_are_chosen_by_number() {
     }
 }
 
+/// The halves of the first six elements of rows, each computed of both, and what is behind them.
+const HALVES: &str = "%a = slice %x starts(0, 0, 0) ends(2, 3, 4)\n%b = slice %x starts(0, 0, 4) ends(2, 3, 8)\n\
+     %r = slice %x starts(0, 0, 8) ends(2, 3, 16)\n%cr = broadcast %c flags(true, false, false)\n%p = mul %a, %cr\n\
+     %q = mul %b, %cr\n%s = sub %p, %b\n%d = add %q, %a\n";
+
+#[test]
+fn halves_of_rows_are_chosen_by_number() {
+    let sizes: [&[i64]; 2] = [&[2, 3, 16], &[3, 4]];
+    let found = |signature: &str, ends: &str| passed("overlaps", signature, &sizes, &format!("{HALVES}{ends}"));
+    let ops = ["cat", "where", "index", "reshape", "slice", "permute", "stride_order"];
+    let signature = "%x: f32[?, ?, ?], %c: f32[?, ?]";
+    for (ends, expected) in [
+        // The rest of a row is two parts more.
+        ("%y = cat %s, %d, %r dim(2)\nreturn %y", [0, 3, 1, 1, 4, 0, 0]),
+        ("%n = neg %d\n%y = cat %s, %n dim(-1)\nreturn %y", [0, 1, 1, 1, 2, 0, 0]),
+        ("%y = cat %s, %d dim(2)\n%z = cast %y bf16\nreturn %z", [0, 1, 1, 1, 2, 0, 0]),
+        // What is moved and copied is computed where it will lie.
+        (
+            "%y = cat %s, %d dim(2)\n%m = permute %y dims(1, 0, 2)\n%z = stride_order %m order(2, 1, 0)\nreturn %z",
+            [0, 1, 1, 1, 2, 2, 0],
+        ),
+        ("%y = cat %s, %d dim(2)\n%m = permute %y dims(1, 0, 2)\nreturn %y, %m", [0, 1, 1, 1, 2, 1, 0]),
+    ] {
+        let made = found(signature, ends).expect("it fires");
+        assert_eq!(counts(&made, ops), expected, "{made}");
+    }
+    for ends in [
+        // Others need what is joined, or a part of it, and a copy has an order of its own.
+        "%y = cat %s, %d dim(2)\n%z = exp %y\nreturn %z",
+        "%y = cat %s, %d dim(2)\nreturn %y, %s",
+        "%y = cat %s, %d dim(2)\n%m = permute %y dims(1, 0, 2)\n%z = stride_order %m order(1, 2, 0)\nreturn %z",
+        "%y = cat %s, %d dim(2)\n%m = permute %y dims(1, 0, 2)\n%z = stride_order %m order(2, 1, 0)\nreturn %y, %z",
+        // What is computed is no whole number of parts, and each part is of its own.
+        "%e = slice %x starts(0, 0, 8) ends(2, 3, 13)\n%y = cat %s, %d, %e dim(2)\nreturn %y",
+        "%n = exp %r\n%y = cat %s, %d, %n dim(2)\nreturn %y",
+        "%y = cat %p, %r dim(2)\nreturn %y",
+    ] {
+        assert_eq!(found(signature, ends), None, "{ends}");
+    }
+    // What is longer than others and converted is parts of what it is converted from.
+    let ends = "%w = cast %r f32\n%y = cat %s, %d, %w dim(2)\nreturn %y";
+    let made = found("%x: bf16[?, ?, ?], %c: f32[?, ?]", ends).expect("it fires");
+    assert_eq!(counts(&made, ["cat", "where", "slice"]), [0, 3, 4], "{made}");
+}
+
 #[test]
 fn rows_that_a_pad_shifts_are_looked_up() {
     let body = "%p = pad %x, 0.0 widths(1, 0)\n%r = reshape [2, 3, 6, 5] %p\n\

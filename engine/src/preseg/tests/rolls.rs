@@ -81,3 +81,26 @@ fn several_axes_are_looked_up_if_the_last_is_whole() {
     let rolled = format!("{}{}return %q", roll("j", "r", &sizes, 0, 1), roll("r", "q", &sizes, 1, 1));
     check_found(&sizes, &format!("{joined}{rolled}"), true);
 }
+
+#[test]
+fn axes_that_are_looked_up_at_known_positions_are_rolled() {
+    let rolled = |positions: &str| {
+        format!(
+            "%i = iota 4, 3\n%a = remainder %i, 4\n%j = iota 6, 4\n%b = remainder %j, 6\n%k = iota 6\n%f = sub 5, %k\n\
+             %r = index_select %x, %a dim(1)\n%q = index_select %r, %{positions} dim(2)\n\
+             %w = reshape [2, 2, 2, 3, 2, 8] %q\n%p = permute %w dims(0, 1, 3, 2, 4, 5)\n%y = neg %p\nreturn %y"
+        )
+    };
+    check_found(&[2, 4, 6, 8], &rolled("b"), true);
+    // Each position is a run, and rows are less than a sector.
+    check_found(&[2, 4, 6, 8], &rolled("f"), false);
+    check_found(&[2, 4, 6, 4], &rolled("b").replace("2, 8]", "2, 4]"), false);
+    // A lookup beside what reads it is one kernel.
+    let once = "%i = iota 4, 3\n%a = remainder %i, 4\n%r = index_select %x, %a dim(1)\n%y = neg %r\nreturn %y";
+    check_found(&[3, 4, 8], once, false);
+    // Some positions again, and not all of them.
+    let again = "%i = iota 6, 3\n%a = remainder %i, 4\n%r = index_select %x, %a dim(1)\n\
+         %w = reshape [3, 3, 2, 8] %r\n%y = neg %w\nreturn %y";
+    check_found(&[3, 4, 8], again, true);
+    check_found(&[3, 7, 8], &again.replace("remainder %i, 4", "remainder %i, 5"), true);
+}

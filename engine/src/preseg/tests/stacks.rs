@@ -66,3 +66,42 @@ fn parts_of_other_lengths_are_joined() {
     // Nothing is read twice.
     check([&[3, 6], &[3, 6]], "%t = cat %x, %y dim(1)\n%z = exp %t\nreturn %z");
 }
+
+/// A row that is divided by its norm, beside itself with its halves turned.
+const NORMED: &str = "%xx = mul %x, %x\n%sum = sum %xx axes(1)\n%norm = rsqrt %sum\n%nr = broadcast %norm flags(false, true)\n\
+     %wr = broadcast %w flags(true, false)\n%n = mul %x, %nr\n%q = mul %n, %wr\n%a = slice %q starts(0, 0) ends(3, 5)\n\
+     %b = slice %q starts(0, 5) ends(3, 10)\n%m = neg %b\n%t = cat %m, %a dim(1)\n%p = mul %t, %wr\n%y = add %p, %q\n";
+
+#[test]
+fn rows_that_are_reduced_are_stacked_before() {
+    let found = |signature: &str, body: &str| {
+        let fusion = text::parse_one(&whole(signature, body)).expect("it reads");
+        let args = arguments(&fusion, &[&[3, 10], &[10]]);
+        let (fired, made) = presegment(&only(&["stacks"]), &fusion, &args).expect("it is right");
+        check_values(&fusion, &made, &args);
+        (!fired.is_empty()).then(|| text::print(&made))
+    };
+    let signature = "%x: f32[?, ?], %w: f32[?]";
+    let made = found(signature, &format!("{NORMED}return %y")).expect("it fires");
+    // One slice of each half of an argument, and one number of parts.
+    let counts = [" = slice ", " = cat ", " = index ", " axes(1, 2)"].map(|op| made.matches(op).count());
+    assert_eq!(counts, [4, 0, 1, 1], "{made}");
+    // Centred rows: one sum is below the other.
+    let centred = NORMED.replace(
+        "%xx = mul %x, %x",
+        "%s1 = sum %x axes(1)\n%sr = broadcast %s1 flags(false, true)\n%c = sub %x, %sr\n%xx = mul %c, %c",
+    );
+    let made = found(signature, &format!("{centred}return %y")).expect("it fires");
+    assert_eq!([" = slice ", " axes(1, 2)"].map(|op| made.matches(op).count()), [4, 2], "{made}");
+    // Halves are needed by others, as is the row, or a sum is over all rows, or over what is joined.
+    for body in [
+        format!("{NORMED}return %y, %b"),
+        format!("{NORMED}%z = exp %q\nreturn %y, %z"),
+        format!("{NORMED}return %y, %q"),
+        format!("{NORMED}return %y, %norm"),
+        NORMED.replace("axes(1)", "axes(0, 1)").replace("flags(false, true)", "flags(true, true)") + "return %y",
+        format!("{NORMED}%g = sum %p axes(1)\n%gr = broadcast %g flags(false, true)\n%z = mul %y, %gr\nreturn %z"),
+    ] {
+        assert_eq!(found(signature, &body), None, "{body}");
+    }
+}

@@ -8,8 +8,8 @@ use super::structure::Unscheduled;
 use super::summary::Summary;
 use super::tile::Caching;
 use super::{
-    Sizes, boxes, coverage, folded_columns, grid_persistent, heads, images, inner_outer, norm_inner, pointwise,
-    reduction, short_columns, short_rows, stacked, transpose, tuning,
+    Sizes, boxes, folded_columns, grid_persistent, heads, images, inner_outer, norm_inner, pointwise, reduction,
+    short_columns, short_rows, stacked, stacked_rows, transpose, tuning,
 };
 use crate::diag::{Diagnostic, Result, code};
 use crate::options::CompileCx;
@@ -53,6 +53,8 @@ pub(super) struct Heuristic {
     pub(super) name: &'static str,
     /// Whether it takes the fusion. What it accepts, it plans.
     pub(super) accepts: fn(&Problem<'_>, &ScheduledFusion) -> Result<(), Refusal>,
+    /// Whether it knows outputs that are parts of something else: rows with gaps between, that start anywhere.
+    pub(super) writes_parts: bool,
     /// Chooses parameters.
     pub(super) choose: fn(&Problem<'_>, &ScheduledFusion) -> Result<Params>,
 }
@@ -65,6 +67,7 @@ pub(super) enum Params {
     Boxes(Box<boxes::BoxParams>),
     Transpose(Box<transpose::TransposeParams>),
     Stacked(Box<stacked::StackedParams>),
+    StackedRows(Box<stacked_rows::StackedRowParams>),
     Pointwise(pointwise::PointwiseParams),
     ShortRows(Box<short_rows::ShortRowParams>),
     ShortColumns(short_columns::ColumnParams),
@@ -90,6 +93,7 @@ pub struct Decision {
 const HEURISTICS: &[Heuristic] = &[
     transpose::HEURISTIC,
     stacked::HEURISTIC,
+    stacked_rows::HEURISTIC,
     pointwise::HEURISTIC,
     short_rows::HEURISTIC,
     short_columns::HEURISTIC,
@@ -104,9 +108,11 @@ const HEURISTICS: &[Heuristic] = &[
 pub fn decide(cx: &CompileCx<'_>, unscheduled: &Unscheduled, class: &ArgClass, sizes: &Sizes) -> Result<Decision> {
     tuning::check(cx.options)?;
     let scheduled = &unscheduled.scheduled;
-    coverage::check_tables(scheduled, sizes)?;
     let summary = Summary::new(unscheduled, class, sizes);
     let problem = Problem { cx, summary: &summary, sizes };
+    if class.writes_parts() {
+        check_writes_parts(cx, unscheduled, class, sizes)?;
+    }
     let heuristic = choose(HEURISTICS, &problem, scheduled)?;
     let is_empty = |root: &AxisId| sizes.extent(scheduled, *root) == 0;
     Ok(Decision {
@@ -115,6 +121,18 @@ pub fn decide(cx: &CompileCx<'_>, unscheduled: &Unscheduled, class: &ArgClass, s
         caching: Caching::new(&summary, cx.options),
         has_empty_axis: summary.structure.roots.iter().any(is_empty),
     })
+}
+
+/// Refuses parts where whole tensors would be written by a heuristic that knows no parts: what takes its place is slower.
+fn check_writes_parts(cx: &CompileCx<'_>, unscheduled: &Unscheduled, class: &ArgClass, sizes: &Sizes) -> Result<()> {
+    let class = ArgClass { outputs: Vec::new(), ..class.clone() };
+    let summary = Summary::new(unscheduled, &class, sizes);
+    let of_wholes = choose(HEURISTICS, &Problem { cx, summary: &summary, sizes }, &unscheduled.scheduled)?;
+    if of_wholes.writes_parts {
+        return Ok(());
+    }
+    let message = format!("`{}` writes whole tensors, and no parts of something else", of_wholes.name);
+    Err(Diagnostic::unsupported(code::NEEDS_SEGMENTS, message))
 }
 
 /// Schedules a fusion as was decided.
@@ -143,6 +161,10 @@ pub fn schedule(unscheduled: &Unscheduled, decision: &Decision) -> Result<Planne
         }
         Params::Stacked(params) => {
             stacked::apply(&mut builder, *caching, params)?;
+            params.to_string()
+        }
+        Params::StackedRows(params) => {
+            stacked_rows::apply(&mut builder, *caching, params)?;
             params.to_string()
         }
         Params::Pointwise(params) => {
@@ -294,6 +316,7 @@ pub(super) mod tests {
             [
                 "has reductions",
                 "has reductions",
+                "results differ in their dimensions",
                 "has reductions",
                 "%0 and %1 reduce over different",
                 "%0 and %1 reduce over different",
@@ -311,6 +334,7 @@ pub(super) mod tests {
             [
                 "no large tensors run along two",
                 "results differ in their dimensions",
+                "no reduction",
                 "has dimensions that no tensor shares",
                 "no reduction",
                 "no reduction",
@@ -328,6 +352,7 @@ pub(super) mod tests {
             [
                 "has reductions",
                 "has reductions",
+                "inputs have all axes",
                 "has reductions",
                 "rows of 100000000 elements are few",
                 "rows lie along memory",

@@ -5,7 +5,6 @@ use super::Sizes;
 use super::choose::{Problem, Refusal};
 use super::structure::{Mixed, whole_of};
 use super::summary::Summary;
-use crate::axes::AxisRef;
 use crate::diag::{Diagnostic, Result, code};
 use crate::schedule::{AxisId, Compute, ScheduledFusion, TvId, Xform};
 
@@ -32,21 +31,6 @@ pub(super) fn check_not_random(scheduled: &ScheduledFusion) -> Result<(), Refusa
         true => Err(Refusal::Pattern("random numbers are drawn".to_string())),
         false => Ok(()),
     }
-}
-
-/// Whether what is looked up has elements, where something is read of it: no index of an axis without any is right, and
-/// kernels keep indices among those that there are.
-pub fn check_tables(scheduled: &ScheduledFusion, sizes: &Sizes) -> Result<()> {
-    for (table, _) in scheduled.tensors.ids().filter_map(|tv| scheduled.lookup_of(tv)) {
-        let data = &scheduled.tensors[table];
-        let empty = |axis: &AxisRef| axis.in_memory().is_some_and(|axis| sizes.extent(scheduled, axis) == 0);
-        if data.axes.iter().any(|axis| matches!(axis, AxisRef::Indirect(_)) && empty(axis)) {
-            let message = format!("`%{}` has no element, and is read where an index says", data.name);
-            return Err(Diagnostic::unsupported(code::NEEDS_SEGMENTS, message)
-                .note("a run evaluates such a lookup on the host, which refuses each index"));
-        }
-    }
-    Ok(())
 }
 
 /// Whether all reductions of a fusion, if it has any, reduce over one set of

@@ -25,6 +25,7 @@ use std::collections::BTreeSet;
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "folded_columns",
+    writes_parts: false,
     accepts: |problem, scheduled| {
         coverage::check_plain(scheduled)?;
         coverage::check_direct(scheduled)?;

@@ -30,6 +30,7 @@ use std::collections::BTreeSet;
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "grid_persistent",
+    writes_parts: false,
     accepts: |problem, scheduled| {
         coverage::check_direct(scheduled)?;
         let shape = shape_of(problem, scheduled)?;
@@ -76,8 +77,9 @@ const MOST_TOGETHER: i64 = 12;
 const CROWDED: i64 = 125;
 /// The same where some multiprocessors have fewer blocks than run there at once, so that less is under way.
 const SPARSE: i64 = 110;
-/// Registers of a thread beside those for what it holds, and how many times as long it takes if the rest goes to memory.
+/// Registers of a thread beside those for what it holds.
 const FIXED: i64 = 28;
+/// How many times as long it takes if those do not do, and the rest goes to memory.
 const SPILLED: i64 = 3;
 /// Elements of the shortest rows that a block could hold, but would read again and again.
 const SHORTEST_READ_AGAIN: i64 = 16 << 10;
@@ -375,16 +377,17 @@ fn ways_of(device: &DeviceDesc, shape: &Shape, (x, y, per_sm, slow): (i64, i64, 
         let crowded = if shape.inputs > 1 && batch * shape.inputs > MOST_TOGETHER { CROWDED } else { 100 };
         let sparse = if active < per_sm { SPARSE } else { 100 };
         let spilled =
-            if batch * vector * shape.computed > free_registers(device, threads * per_sm) { SPILLED } else { 1 };
+            if batch * vector * shape.computed > room_for_held(device, threads * per_sm) { SPILLED } else { 1 };
         let cost = ceil_div(turns, teams).saturating_mul(active * of_block + of_turn) / SLOWEST * slow;
-        let cost = (cost / 100).saturating_mul(crowded) / 100 * sparse * spilled;
+        let cost = (cost / 100).saturating_mul(crowded) / 100 * sparse;
+        let cost = cost.saturating_mul(spilled);
         ways.push((cost, Way { x, y, batch, team, teams, per_sm }));
     }
     ways
 }
 
 /// Bytes of registers that a thread of so many of a multiprocessor has for what it holds.
-fn free_registers(device: &DeviceDesc, threads: i64) -> i64 {
+fn room_for_held(device: &DeviceDesc, threads: i64) -> i64 {
     (i64::from(device.registers_per_sm) / threads - FIXED) * REGISTER_BYTES
 }
 
@@ -477,15 +480,20 @@ fn stage_rows(builder: &mut ScheduleBuilder, params: &GridParams) -> Result<Vec<
 /// Whether a value is computed again by every stage, as it takes few instructions. A choice needs more than one number of the row:
 /// it is, if all of them are, down to what is loaded.
 fn is_light(state: &ScheduledFusion, tv: TvId, row: &[AxisId]) -> bool {
-    let is_choice = |tv: TvId| matches!(&state.tensors[tv].op, Some(op) if matches!(op.compute, Compute::Ternary(_)));
+    let is_light = |tv: TvId| is_repeatable(state, tv, row) && (is_few(state, tv) || is_cheap(state, tv, row));
+    let is_choice = matches!(&state.tensors[tv].op, Some(op) if matches!(op.compute, Compute::Ternary(_)));
+    if !is_choice {
+        return is_light(tv);
+    }
     let (mut waiting, mut seen) = (vec![tv], BTreeSet::new());
     while let Some(next) = waiting.pop() {
-        if !is_repeatable(state, next, row) || !(is_few(state, next) || is_cheap(state, next, row)) {
+        if !is_light(next) {
             return false;
         }
-        if is_choice(tv) {
-            let of_row = |from: &TvId| along_row(state, *from, row) && !is_load(state, *from);
-            waiting.extend(state.producers(next).into_iter().filter(|from| of_row(from) && seen.insert(*from)));
+        for from in state.producers(next) {
+            if along_row(state, from, row) && !is_load(state, from) && seen.insert(from) {
+                waiting.push(from);
+            }
         }
     }
     true

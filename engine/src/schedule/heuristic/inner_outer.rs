@@ -35,6 +35,7 @@ use std::collections::BTreeSet;
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "inner_outer",
+    writes_parts: false,
     accepts: |problem, scheduled| {
         coverage::check_direct(scheduled)?;
         let shape = shape_of(problem, scheduled)?;

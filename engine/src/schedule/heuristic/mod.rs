@@ -10,6 +10,7 @@
 //! |---|---|---|
 //! | `transpose` | no reduction, large tensors along two different dimensions, or several short ones in two orders | a tile a block, through shared memory |
 //! | `stacked` | no reduction, results along a short axis that no input has | a vector of each part a thread, for a few rows |
+//! | `stacked_rows` | reductions over rows, whose results lie along a short axis that no input has | a row a few threads of a warp, which have the same vectors of each part |
 //! | `pointwise` | no reduction | 1-D, or 2-D around a break point where broadcasts change |
 //! | `short_rows` | reductions over many short rows that are no whole vectors | runs of rows through shared memory, a row a few threads |
 //! | `short_columns` | reductions over a short dimension that is not the fastest one | a thread a column, or a vector of columns; several threads where columns are longer |
@@ -46,6 +47,7 @@ mod short_rows;
 mod sizes;
 mod spread;
 mod stacked;
+mod stacked_rows;
 mod structure;
 mod summary;
 mod tile;
@@ -54,7 +56,7 @@ mod tuning;
 
 pub use choose::{Decision, Planned, decide, schedule};
 pub use column_ways::may_add_columns;
-pub use coverage::{check_tables, may_reduce_again};
+pub use coverage::may_reduce_again;
 pub use grid_persistent::{longest_shared_row, may_share_columns};
 pub use norm_inner::longest_row;
 pub use short_columns::may_hold_columns;

@@ -28,6 +28,7 @@ use std::collections::BTreeSet;
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "inner_persistent",
+    writes_parts: true,
     accepts: |problem, scheduled| {
         coverage::check_plain(scheduled)?;
         if problem.summary.structure.reduced.is_empty() {
@@ -157,7 +158,12 @@ fn rows_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Rows> {
         vector = half;
     }
     let mut align = None;
-    match summary.largest(full) {
+    // No shift of rows moves vectors to multiples of their size where element 0 is at none.
+    let starts = |tensor: &GlobalTensor| full(tensor) && tensor.align % vector == 0;
+    let largest = summary.largest(full);
+    let is_odd = largest.is_some_and(|tensor| tensor.is_output && tensor.align % vector != 0);
+    let largest = if is_odd { summary.largest(starts).or(largest) } else { largest };
+    match largest {
         Some(tensor) if is_run && !starts_aligned(vector) && vector > 1 => align = Some(tensor.tv),
         Some(_) => {
             // What ends within a row begins anew at the next vector.

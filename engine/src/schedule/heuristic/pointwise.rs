@@ -72,6 +72,7 @@ const MANY_IDLE_SHIFTED: i64 = 16;
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "pointwise",
+    writes_parts: true,
     accepts: |problem, scheduled| {
         if !problem.summary.structure.reduced.is_empty() {
             return Err(Refusal::Pattern("the fusion has reductions".to_string()));
@@ -226,7 +227,11 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let aligned = full.clone().all(|tensor| tensor.rows_aligned(vector, inner.len()));
     let align = match full.clone().next() {
         Some(first) if !aligned && vector > 1 && is_row => {
-            let reference = full.clone().find(|tensor| tensor.is_output).unwrap_or(first);
+            let written = full.clone().find(|tensor| tensor.is_output).unwrap_or(first);
+            // No shift of rows moves vectors to multiples of their size where element 0 is at none.
+            let starts = |tensor: &&GlobalTensor| tensor.align % vector == 0;
+            let is_odd = written.is_output && !starts(&written);
+            let reference = full.clone().find(|tensor| is_odd && starts(tensor)).unwrap_or(written);
             Some((reference.tv, vector))
         }
         _ => sectors.map(|(written, _)| (written.tv, SECTOR_BYTES / written.bytes)),

@@ -53,6 +53,7 @@ const MOST_OWN_LOADS: i64 = 8;
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "reduction",
+    writes_parts: true,
     accepts: |problem, scheduled| {
         coverage::check_plain(scheduled)?;
         if problem.summary.structure.reduced.is_empty() {

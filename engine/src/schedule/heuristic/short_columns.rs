@@ -27,6 +27,7 @@ use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, ScheduledFusion, Tv
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "short_columns",
+    writes_parts: false,
     accepts: |problem, scheduled| {
         let shape = shape_of(problem, scheduled)?;
         match choose(problem, &shape) {

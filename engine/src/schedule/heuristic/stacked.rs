@@ -39,6 +39,7 @@ const LONG_PART: i64 = 2048;
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "stacked",
+    writes_parts: false,
     accepts: |problem, scheduled| {
         check_not_joined(scheduled)?;
         coverage::check_direct(scheduled)?;
@@ -91,7 +92,7 @@ impl std::fmt::Display for StackedParams {
 }
 
 /// Whether no tensors are joined: parts of one kernel are chosen by number.
-fn check_not_joined(scheduled: &ScheduledFusion) -> Result<(), Refusal> {
+pub(super) fn check_not_joined(scheduled: &ScheduledFusion) -> Result<(), Refusal> {
     let mut ops = scheduled.tensors.values().filter_map(|data| data.op.as_ref());
     match ops.any(|op| matches!(&op.compute, Compute::Join { within } if within.len() > 1)) {
         true => Err(Refusal::Pattern("the fusion joins tensors".to_string())),
@@ -100,18 +101,18 @@ fn check_not_joined(scheduled: &ScheduledFusion) -> Result<(), Refusal> {
 }
 
 /// Where results are stacked.
-struct Stack {
-    outer: Vec<AxisId>,
-    axis: AxisId,
-    inner: Vec<AxisId>,
+pub(super) struct Stack {
+    pub(super) outer: Vec<AxisId>,
+    pub(super) axis: AxisId,
+    pub(super) inner: Vec<AxisId>,
     /// Whether all tensors have the inner dimensions as one run, and whether elements of some input lie apart.
-    is_run: bool,
+    pub(super) is_run: bool,
     is_apart: bool,
 }
 
 impl Stack {
     /// Finds the short axis, or says why the fusion is of another pattern.
-    fn find(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Self, String> {
+    pub(super) fn find(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Self, String> {
         let summary = problem.summary;
         let several = || summary.globals.iter().filter(|tensor| tensor.elements > 1);
         let result = summary.largest(|tensor| tensor.is_output).ok_or("nothing is written")?;
@@ -162,7 +163,7 @@ impl Stack {
     }
 
     /// The widest vector that divides a part of a row and at which each tensor starts, and bytes of its widest element.
-    fn vector(&self, problem: &Problem<'_>, scheduled: &ScheduledFusion) -> (i64, i64) {
+    pub(super) fn vector(&self, problem: &Problem<'_>, scheduled: &ScheduledFusion) -> (i64, i64) {
         let runs = || problem.summary.globals.iter().filter(|tensor| tensor.order.ends_with(&self.inner));
         let bytes = runs().map(|tensor| tensor.bytes).max().unwrap_or(1);
         let part = extent_of(problem, scheduled, self.cut());

@@ -47,7 +47,11 @@ impl<'a> Summary<'a> {
             let global = |layout: &TensorLayout| global_tensor(scheduled, sizes, tv, layout);
             match data.io {
                 Some(Io::Input(input)) => globals.extend(class.layouts[input as usize].as_ref().map(global)),
-                Some(Io::Output(_)) => {
+                Some(Io::Output(output)) => {
+                    if let Some(part) = class.part(output) {
+                        globals.push(global(part));
+                        continue;
+                    }
                     let extent = |axis: &AxisRef| axis.indexed().map_or(1, |axis| sizes.extent(scheduled, axis));
                     let sizes: Vec<i64> = data.axes.iter().map(extent).collect();
                     globals.push(global(&TensorLayout::row_major(&sizes)));

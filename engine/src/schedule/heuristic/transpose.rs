@@ -66,6 +66,7 @@ const MANY_TILES: i64 = 128;
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "transpose",
+    writes_parts: false,
     accepts: |problem, scheduled| {
         coverage::check_plain(scheduled)?;
         coverage::check_direct(scheduled)?;

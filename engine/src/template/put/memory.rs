@@ -7,9 +7,10 @@ use super::super::walk::{self, MAX_FACT, Placed};
 use super::super::{Output, Template};
 use super::{Put, Start};
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::AxisKind;
+use crate::fusion::{AxisKind, TensorId};
 use crate::kernel::{BufId, ExprId, KernelBuilder, MAX_ACCESS_BYTES, MIN_UNALIGNED_BYTES};
 use crate::lower::{Scalars, hoist};
+use crate::num::DType;
 use crate::schedule::{ArgClass, TensorLayout};
 
 /// Bytes of an aligned access for which no unaligned one is taken, which is two.
@@ -163,6 +164,20 @@ impl Memory {
     }
 }
 
+/// The types of rows that are added, and of the result and what it starts from.
+#[derive(Clone, Copy)]
+pub(super) struct Types {
+    pub(super) rows: DType,
+    pub(super) result: DType,
+}
+
+impl Types {
+    pub(super) fn of(template: &Template, put: Put) -> Result<Self> {
+        let dtype = |tensor: TensorId| template.fusion.tensors[tensor].dtype;
+        Ok(Self { rows: dtype(template.tensor(put.value)?), result: dtype(output(template)?.tensor) })
+    }
+}
+
 /// Columns that one access moves, and whether each vector of them is aligned in all tensors.
 pub(super) struct Vector {
     pub(super) lanes: i64,
@@ -179,14 +194,17 @@ pub(super) fn vector(template: &Template, put: Put, class: &ArgClass, columns: i
     if output(template)?.order.iter().rfind(moving) != run.last() {
         return Ok(single);
     }
-    let dtype = template.fusion.tensors[template.x].dtype;
-    let (bytes, layouts) = (dtype.bytes() as i64, layouts(template, put, class)?);
+    // Those of the result are no narrower than others.
+    let types = Types::of(template, put)?;
+    let (bytes, least) = (types.result.bytes() as i64, types.rows.bytes() as i64);
     let most = MAX_ACCESS_BYTES / bytes;
-    let lanes = layouts.iter().fold(most, |most, layout| walk::widest(layout, run, dtype, most));
+    let (layouts, dtypes) = (layouts(template, put, class)?, [types.rows, types.result]);
+    let widest = |most: i64, (layout, dtype): (&TensorLayout, DType)| walk::widest(layout, run, dtype, most);
+    let lanes = layouts.iter().zip(dtypes).fold(most, widest);
     let is_run =
         |layout: &TensorLayout| layout.order.last().is_some_and(|own| Some(&own.axis) == run.last() && own.dense);
     let wide = most.min(walk::MAX_LANES);
-    let is_wider = lanes * bytes < LEAST_ALIGNED && lanes < wide && wide * bytes >= MIN_UNALIGNED_BYTES;
+    let is_wider = lanes * bytes < LEAST_ALIGNED && lanes < wide && wide * least >= MIN_UNALIGNED_BYTES;
     if is_wider && runs.len() == 1 && columns >= LEAST_VECTORS * wide && layouts.iter().all(is_run) {
         return Ok(Vector { lanes: wide, aligned: false });
     }
@@ -214,13 +232,13 @@ fn runs(template: &Template, put: Put, class: &ArgClass) -> Result<Vec<Vec<usize
     Ok(runs)
 }
 
-/// How the operands that have rows lie.
+/// How the operands that have rows lie: the value, and what it is added to, if that is one.
 fn layouts(template: &Template, put: Put, class: &ArgClass) -> Result<Vec<TensorLayout>> {
     let acc = match put.acc {
         Start::Given(input) => Some(input),
         Start::Filled(_) | Start::Nothing => None,
     };
-    acc.into_iter().chain([put.value]).map(|input| moving_layout(template, input, class)).collect()
+    [put.value].into_iter().chain(acc).map(|input| moving_layout(template, input, class)).collect()
 }
 
 /// What each extent of the result is known to be a multiple of.

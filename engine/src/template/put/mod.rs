@@ -3,7 +3,7 @@
 //! Threads have a vector of columns each. Where places get many rows, groups of threads have parts of the run of one, and add what
 //! they have in an order that is always the same. Where they get few, a thread has several places at once, of all of which the
 //! first row is on its way before one is added. Every row that is added is read once, and every row of the result
-//! written once. A row of the result may be that of one place, or of a group of them with weights.
+//! written once. Rows of a narrower type than the result's are converted as they are read. A row of the result may be that of one place, or of a group of them with weights.
 //!
 //! Invariant: ends of runs are kept between 0 and the number of positions, and rows among those that there are, so
 //! that whatever ends and order hold nothing outside of the operands is read.
@@ -11,7 +11,7 @@
 mod memory;
 mod sums;
 
-use self::memory::Memory;
+use self::memory::{Memory, Types};
 use self::sums::Adder;
 use super::Template;
 use super::share;
@@ -134,7 +134,7 @@ pub(super) fn shape(
         let message = format!("groups of {group} places, of which a thread has {MOST_GROUPED} at most");
         return Err(Diagnostic::unsupported(code::OP_NOT_LOWERED, message));
     }
-    let bytes = template.fusion.tensors[template.x].dtype.bytes();
+    let bytes = Types::of(template, put)?.rows.bytes();
     let memory::Vector { lanes: vector, aligned } = memory::vector(template, put, class, columns)?;
     let wide = ((columns + vector - 1) / vector).max(1);
     let sector = (SECTOR / (vector * bytes as i64)).max(1);
@@ -179,7 +179,7 @@ pub(super) fn kernel(template: &Template, put: Put, shape: Shape, class: &ArgCla
     let b = &mut builder;
     b.set_origin(Some(template.fusion.outputs[0]), "put");
     let memory = Memory::new(b, template, put, class)?;
-    let dtype = template.fusion.tensors[template.x].dtype;
+    let types = Types::of(template, put)?;
     let across = b.int((shape.across * shape.vector).into());
     let own = b.int((shape.slots * shape.batch.max(1)).into());
     let (tiles, down) = (b.exprs().ceil_div(memory.columns, across), b.exprs().ceil_div(memory.groups, own));
@@ -188,7 +188,7 @@ pub(super) fn kernel(template: &Template, put: Put, shape: Shape, class: &ArgCla
     let (tile, first) = (b.exprs().rem(block, tiles), b.exprs().div(block, tiles));
     let first = b.exprs().mul(first, own);
     let first = b.let_("first_place", first);
-    let adder = Adder::new(b, &memory, shape, dtype);
+    let adder = Adder::new(b, &memory, shape, types)?;
     let column = b.exprs().mul(tile, across);
     let vector = b.int(shape.vector.into());
     let ahead = b.exprs().mul(adder.across, vector);

@@ -6,8 +6,9 @@
 //! conversions are slow.
 
 use super::super::share::{self, as_data, as_index};
-use super::memory::{Acc, Memory, Rows};
+use super::memory::{Acc, Memory, Rows, Types};
 use super::{ROWS, Shape, THREADS};
+use crate::diag::{Diagnostic, Result};
 use crate::kernel::{BufId, CacheHint, Dim, ExprId, IndexOp, KernelBuilder, Scope, Unroll};
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value, eval};
 
@@ -15,7 +16,9 @@ use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value, eval};
 pub(super) struct Adder<'a> {
     memory: &'a Memory,
     shape: Shape,
-    dtype: DType,
+    types: Types,
+    /// What adds: truths are joined.
+    add: BinaryOp,
     /// The type of sums of a few rows, and that of all.
     few: DType,
     sum: DType,
@@ -24,9 +27,10 @@ pub(super) struct Adder<'a> {
     pub(super) across: ExprId,
     part: ExprId,
     slot: ExprId,
-    /// Of a thread: rows on their way, and sums.
+    /// Of a thread: rows on their way, sums, and what is written.
     rows: BufId,
     sums: BufId,
+    written: BufId,
     /// Sums of other parts.
     others: Option<BufId>,
 }
@@ -58,30 +62,37 @@ struct Place {
 }
 
 impl<'a> Adder<'a> {
-    pub(super) fn new(b: &mut KernelBuilder, memory: &'a Memory, shape: Shape, dtype: DType) -> Self {
+    pub(super) fn new(b: &mut KernelBuilder, memory: &'a Memory, shape: Shape, types: Types) -> Result<Self> {
         let thread = share::thread(b, Dim::X);
         let [across, parts] = [shape.across, shape.parts].map(|n| b.int(n.into()));
         let rest = b.exprs().div(thread, across);
         let numbers = [b.exprs().rem(thread, across), b.exprs().rem(rest, parts), b.exprs().div(rest, parts)];
         let [across, part, slot] = numbers.map(|number| b.let_("own", number));
-        let few = dtype.compute();
+        let few = types.result.compute();
         // Sums of many rows lose nothing that sums of a few have.
         let sum = if few == DType::F32 { DType::F64 } else { few };
         let vector = i64::from(shape.vector);
-        Self {
+        let rows = b.local("rows", types.rows, ROWS * vector);
+        let sums = b.local("sums", sum, vector);
+        let is_alike = types.rows == types.result;
+        let add = ReduceOp::Sum.combine_on(few).ok_or_else(|| Diagnostic::bug(format!("sums of {}", types.result)))?;
+        Ok(Self {
             memory,
             shape,
-            dtype,
+            types,
+            add,
             few,
             sum,
             thread,
             across,
             part,
             slot,
-            rows: b.local("rows", dtype, ROWS * vector),
-            sums: b.local("sums", sum, vector),
+            rows,
+            sums,
+            // All rows are added by then.
+            written: if is_alike { rows } else { b.local("written", types.result, vector) },
             others: (shape.parts > 1).then(|| b.shared("others", sum, THREADS * vector, 16)),
-        }
+        })
     }
 
     /// What sums start from. Where they are added to what a place had before, -0.0: it leaves each number as it is, while
@@ -122,8 +133,8 @@ impl<'a> Adder<'a> {
         let is_column = b.exprs().lt(column, memory.columns);
         let (vector, places) = (i64::from(shape.vector), i64::from(shape.batch * shape.group));
         let near = Near {
-            firsts: b.local("firsts", self.dtype, places * vector),
-            olds: b.local("olds", self.dtype, i64::from(shape.batch) * vector),
+            firsts: b.local("firsts", self.types.rows, places * vector),
+            olds: b.local("olds", self.types.result, i64::from(shape.batch) * vector),
             little: b.local("little", self.few, vector),
             total: b.local("total", self.few, vector),
         };
@@ -140,7 +151,7 @@ impl<'a> Adder<'a> {
         }
         // Of all places the first row is on its way before one is added.
         let nothing = self.nothing(b, self.few);
-        let nothing = b.exprs().cast(nothing, self.dtype);
+        let nothing = b.exprs().cast(nothing, self.types.rows);
         let all = b.int(places * vector);
         b.count("j", all, Unroll::Full, |b, j| b.store(near.firsts, j, nothing));
         for (i, group) in (0..).zip(&groups) {
@@ -253,11 +264,11 @@ impl<'a> Adder<'a> {
             b.count("j", vector, Unroll::Full, |b, j| {
                 let sum = b.load("sum", near.little, j);
                 // As if it was written, and read again.
-                let sum = b.exprs().cast(sum, self.dtype);
+                let sum = b.exprs().cast(sum, self.types.result);
                 let sum = b.exprs().cast(sum, self.few);
                 let product = b.exprs().binary(BinaryOp::Mul, sum, weight);
                 let total = b.load("total", near.total, j);
-                let total = b.exprs().binary(BinaryOp::Add, total, product);
+                let total = b.exprs().binary(self.add, total, product);
                 b.store(near.total, j, total);
             });
         }
@@ -277,12 +288,12 @@ impl<'a> Adder<'a> {
                 let sum = match old {
                     Some(old) => {
                         let old = b.exprs().cast(old, self.few);
-                        b.exprs().binary(BinaryOp::Add, old, sum)
+                        b.exprs().binary(self.add, old, sum)
                     }
                     None => sum,
                 };
-                let sum = b.exprs().cast(sum, self.dtype);
-                b.store(self.rows, j, sum);
+                let sum = b.exprs().cast(sum, self.types.result);
+                b.store(self.written, j, sum);
             });
             let to = b.exprs().mul(group.own, self.memory.to.row);
             let to = b.exprs().add(to, at[2]);
@@ -310,7 +321,7 @@ impl<'a> Adder<'a> {
             b.count("j", vector, Unroll::Full, |b, j| {
                 let (first, more) = (b.load("first", near.little, j), b.load("more", self.sums, j));
                 let first = b.exprs().cast(first, self.sum);
-                let sum = b.exprs().binary(BinaryOp::Add, first, more);
+                let sum = b.exprs().binary(self.add, first, more);
                 let sum = b.exprs().cast(sum, self.few);
                 b.store(near.little, j, sum);
             });
@@ -321,7 +332,7 @@ impl<'a> Adder<'a> {
     fn add(&self, b: &mut KernelBuilder, position: ExprId, end: ExprId, column: ExprId) {
         let (memory, vector) = (self.memory, i64::from(self.shape.vector));
         let nothing = self.nothing(b, self.few);
-        let nothing = b.exprs().cast(nothing, self.dtype);
+        let nothing = b.exprs().cast(nothing, self.types.rows);
         let all = b.int(ROWS * vector);
         b.count("j", all, Unroll::Full, |b, j| b.store(self.rows, j, nothing));
         let one = b.int(1);
@@ -355,13 +366,13 @@ impl<'a> Adder<'a> {
                 let x = b.exprs().cast(x, self.few);
                 sum = Some(match sum {
                     None => x,
-                    Some(sum) => b.exprs().binary(BinaryOp::Add, sum, x),
+                    Some(sum) => b.exprs().binary(self.add, sum, x),
                 });
             }
             let Some(few) = sum else { return };
             let few = b.exprs().cast(few, self.sum);
             let held = b.load("held", self.sums, j);
-            let sum = b.exprs().binary(BinaryOp::Add, held, few);
+            let sum = b.exprs().binary(self.add, held, few);
             b.store(self.sums, j, sum);
         });
     }
@@ -407,7 +418,7 @@ impl<'a> Adder<'a> {
                     let from = place(b, j, other);
                     let more = b.load("more", others, from);
                     let sum = b.load("sum", self.sums, j);
-                    let sum = b.exprs().binary(BinaryOp::Add, sum, more);
+                    let sum = b.exprs().binary(self.add, sum, more);
                     b.store(self.sums, j, sum);
                 });
             });
@@ -425,20 +436,20 @@ impl<'a> Adder<'a> {
         let to = start(b, &memory.to, to);
         if let Acc::Rows(acc) = &memory.acc {
             let from = start(b, acc, from);
-            self.read(b, (self.rows, zero), (acc.buffer, from));
+            self.read(b, (self.written, zero), (acc.buffer, from));
         }
         b.count("j", vector, Unroll::Full, |b, j| {
             let x = match memory.acc {
-                Acc::Rows(_) => b.load("x", self.rows, j),
+                Acc::Rows(_) => b.load("x", self.written, j),
                 Acc::Number(number) => number,
                 Acc::Nothing => self.nothing(b, self.few),
             };
             let x = b.exprs().cast(x, self.few);
             let x = b.exprs().cast(x, self.sum);
             let sum = b.load("sum", self.sums, j);
-            let sum = b.exprs().binary(BinaryOp::Add, x, sum);
-            let sum = b.exprs().cast(sum, self.dtype);
-            b.store(self.rows, j, sum);
+            let sum = b.exprs().binary(self.add, x, sum);
+            let sum = b.exprs().cast(sum, self.types.result);
+            b.store(self.written, j, sum);
         });
         self.store(b, column, to);
     }
@@ -448,24 +459,24 @@ impl<'a> Adder<'a> {
         let (zero, lanes, result) = (b.int(0), self.shape.vector, self.memory.to.buffer);
         match (lanes, self.shape.aligned) {
             (1, _) => {
-                let sum = b.load("sum", self.rows, zero);
+                let sum = b.load("sum", self.written, zero);
                 return b.store(result, to, sum);
             }
-            (_, true) => return b.mov((result, to), (self.rows, zero), lanes, CacheHint::Default),
+            (_, true) => return b.mov((result, to), (self.written, zero), lanes, CacheHint::Default),
             (_, false) => {}
         }
         let vector = b.int(lanes.into());
         let end = b.exprs().add(column, vector);
         let is_whole = b.exprs().binary(BinaryOp::Le, end, self.memory.columns);
         let whole = |b: &mut KernelBuilder| {
-            b.mov_unaligned((result, to), (self.rows, zero), lanes, CacheHint::Default);
+            b.mov_unaligned((result, to), (self.written, zero), lanes, CacheHint::Default);
         };
         b.if_else(is_whole, whole, |b| {
             b.count("j", vector, Unroll::Full, |b, j| {
                 let own = b.exprs().add(column, j);
                 let is_column = b.exprs().lt(own, self.memory.columns);
                 b.if_(is_column, |b| {
-                    let sum = b.load("sum", self.rows, j);
+                    let sum = b.load("sum", self.written, j);
                     let to = b.exprs().add(to, j);
                     b.store(result, to, sum);
                 });

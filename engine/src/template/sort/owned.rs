@@ -3,10 +3,12 @@
 //!
 //! Each block has places of its own, goes through all positions, and needs nothing of other blocks. Threads read the index
 //! beside each other, keep in shared memory which of the block's places each position has, if any, and count those that
-//! have a lower place than all of the block. Then each thread has a stretch of positions and counts for itself how many
-//! of them have each place. The sums of what comes before, place by place and within a place thread by thread, are where its
-//! positions go. So what this takes depends on sizes alone: no run is too long. An index that is no place has the place
-//! behind all others, whose positions are in the order but in no run.
+//! have a lower place than all of the block. Then each thread lists the positions of its stretch that the block has, in the order
+//! of positions, and *writers*, which are some of the threads, have a part of the list each and count for themselves how many
+//! of it have each place. The sums of what comes before, place by place and within a place writer by writer, are where its
+//! positions go. There are the more writers the longer the list is: most blocks have few positions, of which few writers take
+//! little time, and no list is too long for many. An index that is no place has the place behind all others, whose positions
+//! are in the order but in no run.
 //!
 //! Invariant: each position is written once, by the block that has its place.
 
@@ -33,8 +35,18 @@ const INSTRUCTIONS: [i64; 2] = [35, 10];
 const MOST: [i64; 2] = [1_900_000, 600_000];
 /// Bytes of shared memory beside those of positions and places.
 const REST: i64 = 1 << 10;
+/// Writers of a list: as many at least, about as many of most, and in a block that has all positions at least one of so many
+/// threads.
+const LEAST_WRITERS: i64 = 4;
+const MOST_LISTS: i64 = 16;
+const THREADS_OF_ALL: i64 = 4;
+/// The square of how many writers there are, for each position of a list and by places of the block: so many that their own
+/// positions take as long as the slots of a thread.
+const SQUARE: i64 = 3072;
 /// Of what lies in shared memory.
-const SLOT: DType = DType::I16;
+const SLOT: DType = DType::U16;
+/// The place in a block of what has none there: no block has as many.
+const NONE: i64 = u16::MAX as i64;
 
 /// How positions are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,14 +55,16 @@ pub struct Shape {
     /// Positions of a thread, at most, and places of a block.
     items: u32,
     width: u32,
+    /// Writers, at most.
+    writers: u32,
     /// Blocks, at most.
     blocks: u32,
 }
 
 impl std::fmt::Display for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { threads, items, width, blocks } = self;
-        write!(f, "owned threads {threads} positions {items} places {width} blocks {blocks}")
+        let Self { threads, items, width, writers, blocks } = self;
+        write!(f, "owned threads {threads} positions {items} places {width} writers {writers} blocks {blocks}")
     }
 }
 
@@ -65,7 +79,7 @@ fn rounded(n: i64, to: i64) -> i64 {
 
 /// The shape for so many positions and places, if they are few: fewer where a place is one digit.
 pub(in super::super) fn shape(device: &DeviceDesc, [positions, places]: [i64; 2], is_one_digit: bool) -> Option<Shape> {
-    if i16::try_from(positions).is_err() || i32::try_from(places).is_err() {
+    if positions > NONE || i32::try_from(places).is_err() {
         return None;
     }
     let [least, most] = THREADS;
@@ -76,16 +90,31 @@ pub(in super::super) fn shape(device: &DeviceDesc, [positions, places]: [i64; 2]
     // One of them is behind all.
     let width = |turns: i64| odd(ceil_div(places + 1, sms * turns));
     let held = |turns: i64| rounded(width(turns), ROUNDED[1]);
-    let work = |turns: i64| turns * threads * (each * INSTRUCTIONS[0] + width(turns) * INSTRUCTIONS[1]);
-    let fits = |turns: i64| threads * (items + held(turns)) * SLOT.bytes() as i64 + REST;
+    let places_of = |turns: i64| ceil_div(width(turns) * MOST_LISTS, threads);
+    let work = |turns: i64| turns * threads * (each * INSTRUCTIONS[0] + places_of(turns) * INSTRUCTIONS[1]);
+    let slot = SLOT.bytes() as i64;
+    let room = i64::from(device.shared_per_block) - REST - 2 * threads * items * slot;
+    let slots = |turns: i64, writers: i64| part(held(turns), writers, threads) * threads * slot;
+    let writers = |turns: i64| {
+        let fits = |writers: &i64| slots(turns, *writers) <= room;
+        std::iter::successors(Some(threads), |writers| Some(writers / 2))
+            .take_while(|n| n * THREADS_OF_ALL >= threads)
+            .find(fits)
+    };
     let is_little = |turns: &i64| work(*turns) <= MOST[usize::from(is_one_digit)];
-    let turns = (1..).take_while(is_little).find(|turns| fits(*turns) <= device.shared_per_block.into())?;
+    let (turns, writers) = (1..).take_while(is_little).find_map(|turns| Some((turns, writers(turns)?)))?;
     Some(Shape {
         threads: threads as u32,
         items: items as u32,
         width: held(turns) as u32,
+        writers: writers as u32,
         blocks: (sms * turns) as u32,
     })
+}
+
+/// Slots of a thread, of so many places and writers.
+fn part(width: i64, writers: i64, threads: i64) -> i64 {
+    odd(ceil_div(width * writers, threads))
 }
 
 pub(in super::super) fn kernel(template: &Template, shape: Shape, class: &ArgClass) -> Result<Kernel> {
@@ -107,6 +136,16 @@ pub(in super::super) fn kernel(template: &Template, shape: Shape, class: &ArgCla
     Ok(builder.finish(launch))
 }
 
+/// How writers share a list.
+struct Writers {
+    /// How many there are, and positions of the list.
+    own: ExprId,
+    listed: ExprId,
+    /// Positions of a writer, and slots of a thread.
+    each: ExprId,
+    part: ExprId,
+}
+
 /// What emits the order.
 struct Owner {
     threads: i64,
@@ -118,9 +157,11 @@ struct Owner {
     thread: ExprId,
     warp: ExprId,
     lane: ExprId,
-    /// For each position which of the block's places it has.
+    most_writers: i64,
+    /// For each position which of the block's places it has, and the positions that have one.
     keys: BufId,
-    /// For each place and thread how many positions it has, and then where the next one goes.
+    list: BufId,
+    /// For each place and writer how many positions it has, and then where the next one goes.
     slots: BufId,
     /// Of each warp: positions with lower places, and with places of the block.
     totals: [BufId; 2],
@@ -149,12 +190,29 @@ impl Owner {
         let block = share::block(b);
         let first = b.exprs().mul(block, width);
         let first = b.let_("first", first);
-        let keys = b.shared("keys", SLOT, threads * i64::from(shape.items), 16);
+        let [keys, list] = ["keys", "list"].map(|name| b.shared(name, SLOT, threads * i64::from(shape.items), 16));
         // One more holds how many there are.
-        let slots = b.shared("slots", SLOT, threads * i64::from(shape.width) + LANES, 16);
+        let most_writers = i64::from(shape.writers);
+        let slots = part(shape.width.into(), most_writers, threads) * threads + LANES;
+        let slots = b.shared("slots", SLOT, slots, 16);
         let totals = ["lower", "sums"].map(|name| b.shared(name, DType::I32, warps, 16));
         let counted = b.local("counted", DType::I32, 1);
-        Ok(Self { threads, runs, each, width, first, thread, warp, lane, keys, slots, totals, counted })
+        Ok(Self {
+            threads,
+            runs,
+            each,
+            width,
+            first,
+            thread,
+            warp,
+            lane,
+            most_writers,
+            keys,
+            list,
+            slots,
+            totals,
+            counted,
+        })
     }
 
     fn warps(&self) -> i64 {
@@ -168,25 +226,28 @@ impl Owner {
     }
 
     fn emit(&self, b: &mut KernelBuilder) {
-        self.clear(b);
         self.read(b);
         b.sync(Scope::Block);
-        self.each_own(b, |b, slot, _| {
+        let listed = self.list(b);
+        let writers = self.writers(b, listed);
+        self.clear(b, &writers);
+        b.sync(Scope::Block);
+        self.each_own(b, &writers, |b, slot, _| {
             let count = self.slot(b, slot);
             self.set_slot(b, slot, count, 1);
         });
         b.sync(Scope::Block);
-        let before = self.add_up(b);
+        let before = self.add_up(b, &writers);
         let lower = self.total(b, self.totals[0], self.warps());
         let lower = b.let_("all_lower", lower);
-        self.write_prefixes(b, before);
+        self.write_prefixes(b, &writers, before);
         b.sync(Scope::Block);
         if let Some(ends) = self.runs.ends {
-            self.write_ends(b, ends, lower);
+            self.write_ends(b, &writers, ends, lower);
         }
         if let Some(order) = self.runs.order {
             b.sync(Scope::Block);
-            self.each_own(b, |b, slot, position| {
+            self.each_own(b, &writers, |b, slot, position| {
                 let next = self.slot(b, slot);
                 self.set_slot(b, slot, next, 1);
                 let to = b.exprs().binary(BinaryOp::Add, lower, next);
@@ -225,9 +286,9 @@ impl Owner {
     }
 
     /// Nobody has counted anything.
-    fn clear(&self, b: &mut KernelBuilder) {
+    fn clear(&self, b: &mut KernelBuilder, writers: &Writers) {
         let nothing = b.exprs().int(0, SLOT);
-        b.count("place", self.width, Unroll::By(4), |b, round| {
+        b.count("place", writers.part, Unroll::By(4), |b, round| {
             let slot = self.beside(b, round);
             b.store(self.slots, slot, nothing);
         });
@@ -238,7 +299,7 @@ impl Owner {
         let (zero, one, nothing) = (b.int(0), b.int(1), self.number(b, 0));
         b.store(self.counted, zero, nothing);
         let (first, width) = (as_data(b, self.first, DType::I32), as_data(b, self.width, DType::I32));
-        b.count("round", self.each, Unroll::By(4), |b, round| {
+        b.count("round", self.each, Unroll::By(8), |b, round| {
             let at = self.beside(b, round);
             // All are read, so that loads need not wait for tests.
             let last = b.exprs().sub(self.runs.index.length, one);
@@ -251,7 +312,7 @@ impl Owner {
             let is_lower = b.exprs().binary(BinaryOp::Lt, own, nothing);
             let is_behind = b.exprs().binary(BinaryOp::Ge, own, width);
             let is_other = b.exprs().binary(BinaryOp::LogicalOr, is_lower, is_behind);
-            let (none, more) = (self.number(b, -1), self.number(b, 1));
+            let (none, more) = (self.number(b, NONE), self.number(b, 1));
             let key = b.exprs().ternary(TernaryOp::Where, is_other, none, own);
             let key = b.exprs().ternary(TernaryOp::Where, is_inside, key, none);
             let key = b.exprs().cast(key, SLOT);
@@ -267,35 +328,115 @@ impl Owner {
         self.of_last_lane(b, self.totals[0], lower);
     }
 
-    /// Emits what is done with each position of the thread's stretch that has one of the block's places: `body` gets the slot
-    /// of the place, and the position.
-    fn each_own(&self, b: &mut KernelBuilder, body: impl FnOnce(&mut KernelBuilder, ExprId, ExprId)) {
-        let (threads, nothing) = (b.int(self.threads), self.number(b, 0));
+    /// Emits what is done with each position of the thread's stretch that has one of the block's places.
+    fn each_listed(&self, b: &mut KernelBuilder, body: impl FnOnce(&mut KernelBuilder, ExprId)) {
+        let width = as_data(b, self.width, DType::I32);
         let start = b.exprs().mul(self.thread, self.each);
         let start = b.let_("stretch", start);
         b.count("item", self.each, Unroll::By(4), |b, item| {
             let position = b.exprs().add(start, item);
             let key = b.load("key", self.keys, position);
             let key = b.exprs().cast(key, DType::I32);
-            let is_own = b.exprs().binary(BinaryOp::Ge, key, nothing);
-            b.if_(is_own, |b| {
-                let key = as_index(b, key);
-                let row = b.exprs().mul(key, threads);
-                let slot = b.exprs().add(row, self.thread);
-                let slot = b.let_("slot", slot);
-                body(b, slot, position);
-            });
+            let is_own = b.exprs().binary(BinaryOp::Lt, key, width);
+            b.if_(is_own, |b| body(b, position));
+        });
+    }
+
+    /// Counts one more, and says how many there were.
+    fn count_one(&self, b: &mut KernelBuilder) -> ExprId {
+        let (zero, one) = (b.int(0), self.number(b, 1));
+        let before = b.load("counted", self.counted, zero);
+        let sum = b.exprs().binary(BinaryOp::Add, before, one);
+        b.store(self.counted, zero, sum);
+        before
+    }
+
+    /// Lists the positions that have a place of the block, and says how many there are.
+    fn list(&self, b: &mut KernelBuilder) -> ExprId {
+        let (zero, nothing) = (b.int(0), self.number(b, 0));
+        b.store(self.counted, zero, nothing);
+        self.each_listed(b, |b, _| {
+            self.count_one(b);
+        });
+        let before = self.before(b);
+        let all = self.total(b, self.totals[1], self.warps());
+        let all = b.let_("listed", all);
+        b.store(self.counted, zero, before);
+        self.each_listed(b, |b, position| {
+            let to = self.count_one(b);
+            let to = as_index(b, to);
+            let position = as_data(b, position, SLOT);
+            b.store(self.list, to, position);
+        });
+        all
+    }
+
+    /// How a list of so many is shared: the writers are a power of two.
+    fn writers(&self, b: &mut KernelBuilder, listed: ExprId) -> Writers {
+        let listed = as_index(b, listed);
+        let square = b.int(SQUARE);
+        let most = b.exprs().mul(listed, square);
+        let mut own = b.int(LEAST_WRITERS);
+        let mut more = 2 * LEAST_WRITERS;
+        while more <= self.most_writers {
+            let (writers, square) = (b.int(more), b.int(more * more));
+            let square = b.exprs().mul(square, self.width);
+            let is_long = b.exprs().binary(BinaryOp::Le, square, most);
+            own = b.exprs().ternary(TernaryOp::Where, is_long, writers, own);
+            more *= 2;
+        }
+        let own = b.let_("writers", own);
+        let each = b.exprs().ceil_div(listed, own);
+        let each = b.let_("own_listed", each);
+        let slots = b.exprs().mul(self.width, own);
+        let (threads, two, one) = (b.int(self.threads), b.int(2), b.int(1));
+        let part = b.exprs().ceil_div(slots, threads);
+        let half = b.exprs().div(part, two);
+        let even = b.exprs().mul(half, two);
+        let part = b.exprs().add(even, one);
+        let part = b.let_("slots_of_thread", part);
+        Writers { own, listed, each, part }
+    }
+
+    /// Emits what writers do with each position of their part of the list: `body` gets the slot of its place, and the
+    /// position.
+    fn each_own(
+        &self,
+        b: &mut KernelBuilder,
+        writers: &Writers,
+        body: impl FnOnce(&mut KernelBuilder, ExprId, ExprId),
+    ) {
+        let start = b.exprs().mul(self.thread, writers.each);
+        let end = b.exprs().add(start, writers.each);
+        let end = b.exprs().index(IndexOp::Min, end, writers.listed);
+        // Threads that write nothing have their part behind the list.
+        b.for_("item", (start, end, 1), Unroll::By(4), |b, item| {
+            let position = b.load("position", self.list, item);
+            let position = b.exprs().cast(position, DType::I32);
+            let position = as_index(b, position);
+            let key = b.load("key", self.keys, position);
+            let key = b.exprs().cast(key, DType::I32);
+            let key = as_index(b, key);
+            let row = b.exprs().mul(key, writers.own);
+            let slot = b.exprs().add(row, self.thread);
+            let slot = b.let_("slot", slot);
+            body(b, slot, position);
         });
     }
 
     /// Emits how a thread goes through its part of all slots, as they follow each other, and counts on from a number:
     /// `body` gets each slot, and what was counted before it.
-    fn count_part(&self, b: &mut KernelBuilder, from: ExprId, body: impl FnOnce(&mut KernelBuilder, ExprId, ExprId)) {
+    fn count_part(
+        &self,
+        b: &mut KernelBuilder,
+        (writers, from): (&Writers, ExprId),
+        body: impl FnOnce(&mut KernelBuilder, ExprId, ExprId),
+    ) {
         let zero = b.int(0);
         b.store(self.counted, zero, from);
-        let start = b.exprs().mul(self.thread, self.width);
+        let start = b.exprs().mul(self.thread, writers.part);
         let start = b.let_("part", start);
-        b.count("slot", self.width, Unroll::By(4), |b, number| {
+        b.count("slot", writers.part, Unroll::By(4), |b, number| {
             let slot = b.exprs().add(start, number);
             let more = self.slot(b, slot);
             let before = b.load("counted", self.counted, zero);
@@ -306,9 +447,15 @@ impl Owner {
     }
 
     /// Adds up what slots hold, and says how many positions come before the thread's part of them.
-    fn add_up(&self, b: &mut KernelBuilder) -> ExprId {
+    fn add_up(&self, b: &mut KernelBuilder, writers: &Writers) -> ExprId {
+        let nothing = self.number(b, 0);
+        self.count_part(b, (writers, nothing), |_, _, _| {});
+        self.before(b)
+    }
+
+    /// How many all threads before have counted.
+    fn before(&self, b: &mut KernelBuilder) -> ExprId {
         let (zero, nothing) = (b.int(0), self.number(b, 0));
-        self.count_part(b, nothing, |_, _, _| {});
         let own = b.load("counted", self.counted, zero);
         let add = |b: &mut KernelBuilder, below, own| b.exprs().binary(BinaryOp::Add, below, own);
         let up_to = share::prefix_lanes(b, own, (self.lane, LANES), add);
@@ -346,21 +493,21 @@ impl Owner {
     }
 
     /// Puts into each slot of the thread's part how many positions come before it, and behind all slots how many there are.
-    fn write_prefixes(&self, b: &mut KernelBuilder, before: ExprId) {
+    fn write_prefixes(&self, b: &mut KernelBuilder, writers: &Writers, before: ExprId) {
         let (zero, one) = (b.int(0), b.int(1));
-        self.count_part(b, before, |b, slot, before| self.set_slot(b, slot, before, 0));
+        self.count_part(b, (writers, before), |b, slot, before| self.set_slot(b, slot, before, 0));
         let threads = b.int(self.threads);
         let last = b.exprs().sub(threads, one);
         let is_last = b.exprs().binary(BinaryOp::Eq, self.thread, last);
         b.if_(is_last, |b| {
             let sum = b.load("counted", self.counted, zero);
-            let end = b.exprs().mul(self.width, threads);
+            let end = b.exprs().mul(writers.part, threads);
             self.set_slot(b, end, sum, 0);
         });
     }
 
     /// Writes for each of the block's places how many positions have it or a lower one.
-    fn write_ends(&self, b: &mut KernelBuilder, ends: Lines, lower: ExprId) {
+    fn write_ends(&self, b: &mut KernelBuilder, writers: &Writers, ends: Lines, lower: ExprId) {
         let (threads, one) = (b.int(self.threads), b.int(1));
         let rounds = b.exprs().ceil_div(self.width, threads);
         b.count("round", rounds, Unroll::No, |b, round| {
@@ -372,7 +519,7 @@ impl Owner {
             let is_one = b.exprs().and(is_own, is_place);
             b.if_(is_one, |b| {
                 let next = b.exprs().add(own, one);
-                let next = b.exprs().mul(next, threads);
+                let next = b.exprs().mul(next, writers.own);
                 let up_to = self.slot(b, next);
                 let end = b.exprs().binary(BinaryOp::Add, lower, up_to);
                 let to = b.exprs().mul(place, ends.step);

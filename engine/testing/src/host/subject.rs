@@ -94,11 +94,12 @@ impl Subject {
         Self { name, kernel, launch, source, needs, expected: None, draws: 2 }
     }
 
-    /// The element type of each input buffer with random elements for it.
+    /// Random elements for each input buffer, and for outputs of which some elements stay what they were.
     fn inputs(&self, seed: u64) -> BTreeMap<BufId, Vec<u8>> {
         let mut draw = Draw::new(seed);
         let inputs = self.kernel.params.values().filter_map(|param| match param.kind {
             ParamKind::Input { buffer, .. } => Some(buffer),
+            ParamKind::Output { buffer, .. } if self.launch.gaps[buffer] > 0 => Some(buffer),
             _ => None,
         });
         inputs

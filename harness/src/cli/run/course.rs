@@ -13,9 +13,44 @@ use std::time::{Duration, Instant};
 /// Of a shorter run nobody asks.
 const LEAST_TOLD: Duration = Duration::from_secs(5);
 
+/// What the start and the end of a run consist of, and how long each part took.
+#[derive(Debug)]
+pub(super) struct Steps {
+    since: Instant,
+    taken_ns: BTreeMap<&'static str, u64>,
+}
+
+impl Steps {
+    /// The first part began then.
+    pub(super) fn begin(since: Instant) -> Self {
+        Self { since, taken_ns: BTreeMap::new() }
+    }
+
+    /// A part of this name is over, and the next one begins.
+    pub(super) fn over(&mut self, name: &'static str) {
+        let now = Instant::now();
+        self.add(name, now - self.since);
+        self.since = now;
+    }
+
+    /// A part that went on beside others took so long.
+    pub(super) fn add(&mut self, name: &'static str, taken: Duration) {
+        self.taken_ns.insert(name, taken.as_nanos() as u64);
+    }
+}
+
+/// What something gives, and how long it took.
+pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let begun = Instant::now();
+    let done = work();
+    (done, begun.elapsed())
+}
+
 /// When cases ran, in nanoseconds since the command began.
 #[derive(Debug)]
 pub(super) struct Course {
+    /// Of what is before and after cases.
+    pub(super) steps: Steps,
     /// When cases were handed out: from then on attempts count their times.
     dispatched_ns: u64,
     first_ns: Option<u64>,
@@ -30,10 +65,11 @@ pub(super) struct Course {
 
 impl Course {
     /// Cases are handed out to so many slots from now on.
-    pub(super) fn begin(started: Instant, slots: usize) -> Self {
+    pub(super) fn begin(started: Instant, slots: usize, mut steps: Steps) -> Self {
+        steps.over("set up");
         let dispatched_ns = started.elapsed().as_nanos() as u64;
         let (busy_ns, phases_ns) = (vec![0; slots], BTreeMap::new());
-        Self { dispatched_ns, first_ns: None, last_ns: 0, busy_ns, phases_ns, telling_ns: 0 }
+        Self { steps, dispatched_ns, first_ns: None, last_ns: 0, busy_ns, phases_ns, telling_ns: 0 }
     }
 
     /// An attempt is over.
@@ -74,6 +110,7 @@ impl Course {
             "phases_ns": self.phases_ns,
             "between_ns": self.between_ns(),
             "telling_ns": self.telling_ns,
+            "steps_ns": self.steps.taken_ns,
         }))
     }
 
@@ -121,7 +158,9 @@ mod tests {
 
     #[test]
     fn time_is_before_with_and_after_cases() {
-        let mut course = Course { dispatched_ns: 500 * MS, ..Course::begin(Instant::now(), 2) };
+        let steps = Steps::begin(Instant::now());
+        let mut course = Course { dispatched_ns: 500 * MS, ..Course::begin(Instant::now(), 2, steps) };
+        course.steps.taken_ns = [("cases", 60 * MS)].into();
         assert!(course.record(|_| "gpu0").is_none() && course.line(9000 * MS).is_none());
         for (slot, start_ms, dur_ms) in [(Some(1), 100, 4000), (Some(0), 200, 3000), (None, 0, 9000)] {
             let job = Job::new(Arc::new(Case::default()), 0);
@@ -142,7 +181,7 @@ mod tests {
         let phases = json!({ "launch": 3000 * MS, "upload": 40 * MS });
         let wanted = json!({
             "first_case_ns": 600 * MS, "last_case_ns": 4600 * MS, "busy_ns": busy, "phases_ns": phases,
-            "between_ns": 3960 * MS, "telling_ns": 120 * MS,
+            "between_ns": 3960 * MS, "telling_ns": 120 * MS, "steps_ns": { "cases": 60 * MS },
         });
         assert_eq!(record, wanted);
     }

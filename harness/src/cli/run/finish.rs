@@ -1,7 +1,7 @@
 //! The end of a run: history, record, summary, exit code.
 
 use super::options::{RecordOptions, RunOptions};
-use super::view::Closing;
+use super::view::{Closing, add_rows};
 use crate::cli::args::Command;
 use crate::cli::bench_table::{self, Before};
 use crate::cli::counter_gate::CountersEnd;
@@ -34,11 +34,14 @@ pub(super) fn finish(
     let looks = stopped == 0 && store.error().is_none();
     let times = times.map(|check| check.end(&closing.rows, options, devices, &store, looks));
     let times = times.unwrap_or_default();
-    let Closing { summary, rows, .. } = &closing;
-    let damage = add_to_history(history, &mut store, &closing, &times.found);
+    closing.course.steps.over("cases, workers' ends");
+    let damage = add_to_history(history, &mut store, &mut closing, &times.found);
+    closing.course.steps.over("tables");
     for gpu in devices.now() {
         store.append("gpu", &gpu);
     }
+    closing.course.steps.over("devices at the end");
+    let Closing { summary, rows, .. } = &closing;
     for record in counters.record.iter().chain(&times.record) {
         store.append("gate", record);
     }
@@ -82,25 +85,14 @@ pub(super) fn finish(
     code
 }
 
-/// Tables are derived from records: where there is no record, there is no row.
-/// Returns what was wrong with them.
-fn add_to_history(history: &History, store: &mut RunStore, closing: &Closing, found: &[Found]) -> Vec<String> {
-    let mut notes = Vec::new();
-    if store.error().is_some() {
-        return notes;
-    }
-    match history.add_once(store.dir(), &store.id, store.commit(), &closing.rows, &closing.alike) {
-        Ok(more) => notes.extend(more),
-        Err(error) => store.fail("history", &error),
-    }
+/// Adds to the tables what is not in them yet. Returns what was wrong with them.
+fn add_to_history(history: &History, store: &mut RunStore, closing: &mut Closing, found: &[Found]) -> Vec<String> {
+    let added = closing.added.take();
+    let added = added.or_else(|| add_rows(history, store, &closing.rows, &closing.alike, &closing.verified));
+    let Some(mut notes) = added else { return Vec::new() };
     match history.add_findings(&store.id, store.commit(), found) {
         Ok(more) => notes.extend(more),
         Err(error) => store.fail("history", &error),
-    }
-    match history.learn_verified(&store.id, &closing.verified) {
-        Ok(more) => notes.extend(more),
-        // Nothing is lost with it but time.
-        Err(error) => notes.push(format!("verified.csv: {error}: what passed is compared again next time")),
     }
     notes
 }

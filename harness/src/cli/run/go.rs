@@ -1,6 +1,6 @@
 //! The course of a run: what is meant is set up, dispatched, recorded and told.
 
-use super::course::Course;
+use super::course::{Course, Steps, timed};
 use super::meant::Meant;
 use super::options::{RecordOptions, RunOptions};
 use super::view::{Closing, RunView};
@@ -40,7 +40,12 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
     let target = devices::target(&options.devices);
     let cases = || session::load_sound(&options.cases, target);
     let resolve = || devices::resolve(&options.devices, options.sanitize.as_ref());
-    let (provenance, (devices, loaded)) = Provenance::gather_beside(|| run_beside(resolve, cases));
+    let (provenance, ((devices, devices_took), (loaded, cases_took))) =
+        Provenance::gather_beside(|| run_beside(|| timed(resolve), || timed(cases)));
+    let mut steps = Steps::begin(started);
+    steps.over("cases, devices, git");
+    steps.add("cases", cases_took);
+    steps.add("devices", devices_took);
     let devices = devices?;
     if let Some(resumed) = &resumed {
         carry::fits(resumed, &devices.history)?;
@@ -58,7 +63,8 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
     let history = History::of(results, &devices.history);
     let nvrtc = setup::nvrtc(&devices.slots);
     let times = TimingCheck::of(options, &devices, &history, nvrtc, blessing, carried_rows)?;
-    let known = history.known();
+    let (known, known_took) = timed(|| history.known());
+    steps.add("durations", known_took);
     dispatch::order(&mut cases, &known);
     let mut header = setup::header(options, &devices, files, fingerprint, ids.len(), provenance.clone());
     header.other.extend(nulls(&["resumes"]));
@@ -73,8 +79,10 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
             chosen.part.map_or_else(Vec::new, |part| part.ids)
         }
     };
+    steps.over("selection");
     let mut store = open(&options.record, results, header);
     store.select(&ids, &chosen.outstanding, &job);
+    steps.over("record");
     let plan = setup::plan(options, &devices, &store);
     let mut policy = setup::policy(options, &plan, &history, quarantine.clone());
     policy.known.clone_from(&known);
@@ -101,16 +109,25 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
         policy.tried = carry::tried(options.devices.cross, resumed, &cases, &plan, &mut store);
     }
     let keeper = setup::keeper(options, &devices, &plan, &store);
-    let course = Course::begin(started, plan.slots.len());
+    let course = Course::begin(started, plan.slots.len(), steps);
     let mut view = RunView::new(options.bless, &plan, &mut store, progress, course, keeper, quarantine);
     carried.into_iter().for_each(|(conclusion, done)| view.carried(conclusion, &done));
     skipped.into_iter().for_each(|conclusion| view.concluded(conclusion));
+    let mut added = None;
     // An empty shard, or nothing left to run again: no worker is started.
     if !cases.is_empty() {
         let source = source(options.devices.cross, &cases, policy, &plan);
-        dispatch::run(&plan, &*source, &mut |event| view.event(event));
+        // Times are held to tables without this run, and devices that are compared judge in their own way.
+        let may_add = times.is_none() && !options.devices.cross;
+        dispatch::run(&plan, &*source, &mut |event| {
+            view.event(event);
+            // Workers take their time to end.
+            if may_add && added.is_none() && view.judged() == ids.len() {
+                added = view.add_to_history(&history);
+            }
+        });
     }
-    let closing = Closing { outstanding: chosen.outstanding, broken, counters, times, ..view.close() };
+    let closing = Closing { outstanding: chosen.outstanding, broken, counters, times, added, ..view.close() };
     let stopped = plan.stop.load(Ordering::Relaxed);
     Ok(finish::finish(options, &devices, &history, store, closing, stopped, started))
 }

@@ -75,6 +75,10 @@ fn about(program: &Program) -> String {
         0 => {}
         views => parts.push(counted(views, "view")),
     }
+    match of(|kind| matches!(kind, SegmentKind::Joined)) {
+        0 => {}
+        joined => parts.push(format!("{joined} joined in place")),
+    }
     match of(|kind| matches!(kind, SegmentKind::Library(_))) {
         0 => {}
         calls => parts.push(format!("{calls} by a library")),
@@ -90,7 +94,7 @@ fn about(program: &Program) -> String {
 
 /// Bytes of the elements that a segment reads and writes.
 fn moved(program: &Program, segment: &Segment) -> u64 {
-    if matches!(segment.kind, SegmentKind::View) {
+    if segment.kind.is_nothing() {
         return 0;
     }
     let reads = segment.inputs.iter().filter_map(tensor);
@@ -119,7 +123,7 @@ impl Graph<'_> {
         let mut tip = text::print(&segment.fusion);
         let look = match &segment.kind {
             SegmentKind::Kernel(_) => Look::Work,
-            SegmentKind::View => Look::Free,
+            SegmentKind::View | SegmentKind::Joined => Look::Free,
             SegmentKind::Library(part) => {
                 lines.push(part.found.product.to_string());
                 tip = format!("{}\n{tip}", part.why.message);

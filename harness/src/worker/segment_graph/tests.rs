@@ -10,8 +10,10 @@ use engine::tensor::ArgMeta;
 const MIXED: &str = "fusion @Mixed(%x: f32[?, ?], %a: f32, %state: f32[?]) {
   %0 = mul %x, %a
   %1 = sum %0 axes(0)
-  %c = cast %1 f8e5m2
-  %s = cumsum %c dim(0)
+  %c = cast %1 f8e8m0fnu
+  %n = size %1 axis(0)
+  %r = iota %n
+  %s = index_put_accumulate %c, %r, %c
   %2 = cast %s f32
   %3 = slice %x starts(0, 1) ends(4, 3)
   %4 = sum %3 axes(1)

@@ -12,7 +12,7 @@ use cudarc::cublaslt::sys::{
 use libloading::os::unix::{Library, RTLD_LAZY};
 use std::ffi::{c_int, c_void};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 const LIBRARY: LibraryNames = LibraryNames {
     names: &["libcublasLt.so.13", "libcublasLt.so.12"],
@@ -85,6 +85,8 @@ pub struct CublasLt {
     path: PathBuf,
     version: usize,
     handles: OnceLock<Handle>,
+    /// Held by who makes the handle, which takes long: nobody makes a second one meanwhile.
+    making: Mutex<()>,
     // Dropped last: the functions live in it.
     _library: Library,
 }
@@ -153,7 +155,8 @@ impl CublasLt {
         };
         // SAFETY: the function has no requirement.
         let version = unsafe { (functions.version)() };
-        Ok(Self { functions, path: file.to_path_buf(), version, handles: OnceLock::new(), _library: library })
+        let (handles, making) = (OnceLock::new(), Mutex::new(()));
+        Ok(Self { functions, path: file.to_path_buf(), version, handles, making, _library: library })
     }
 
     /// The file that was loaded; a bare name was found on the loader's path.
@@ -165,21 +168,24 @@ impl CublasLt {
         (self.version / 10000, self.version / 100 % 100, self.version % 100)
     }
 
-    /// The handle on a device, created when it is first asked for. One value serves one device.
+    /// The handle on a device, created when it is first asked for; the calling thread works on that device from now on.
+    /// One value serves one device.
     pub(super) fn handle(&self, device: &Arc<Device>) -> Result<cublasLtHandle_t> {
-        if let Some(handle) = self.handles.get() {
-            if !Arc::ptr_eq(&handle.device, device) {
-                return Err(Diagnostic::bug("a library that was started on one device is asked for another"));
-            }
-            return Ok(handle.raw);
-        }
         device.enter()?;
-        let mut raw = std::ptr::null_mut();
-        // SAFETY: `raw` is valid for a write, and the context is current.
-        check(unsafe { (self.functions.create)(&mut raw) }, "start")?;
-        let made = Handle { device: Arc::clone(device), raw, destroy: self.functions.destroy };
-        // Of two threads that come first together, one drops its own.
-        Ok(self.handles.get_or_init(move || made).raw)
+        if self.handles.get().is_none() {
+            let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.handles.get().is_none() {
+                let mut raw = std::ptr::null_mut();
+                // SAFETY: `raw` is valid for a write, and the context is current.
+                check(unsafe { (self.functions.create)(&mut raw) }, "start")?;
+                let made = Handle { device: Arc::clone(device), raw, destroy: self.functions.destroy };
+                self.handles.get_or_init(move || made);
+            }
+        }
+        match self.handles.get() {
+            Some(handle) if Arc::ptr_eq(&handle.device, device) => Ok(handle.raw),
+            _ => Err(Diagnostic::bug("a library that was started on one device is asked for another")),
+        }
     }
 }
 

@@ -203,7 +203,6 @@ impl PlannedProduct {
     /// says, and stays allocated until the work is done.
     pub fn issue(&self, at: &ProductAddresses, stream: Stream) -> Result<()> {
         let handle = self.library.handle(&self.device)?;
-        self.device.enter()?;
         // The bias is part of the description, so one call at a time has it.
         let is_row = self.added == Bias::Row;
         let _held = is_row.then(|| self.bias.lock().unwrap_or_else(PoisonError::into_inner));

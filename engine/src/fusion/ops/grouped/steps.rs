@@ -158,7 +158,7 @@ pub fn of_nothing(b: &mut FusionBuilder, args: &Args, extents: &[Src]) -> Result
     b.cast(sums, result)
 }
 
-fn products(b: &mut FusionBuilder, left: Operand, right: Operand, offsets: TensorId) -> Result<Operand> {
+pub(super) fn products(b: &mut FusionBuilder, left: Operand, right: Operand, offsets: TensorId) -> Result<Operand> {
     call(b, sums::NAME, |args| args.value("mat1", left).value("mat2", right).value("offsets", offsets))
 }
 

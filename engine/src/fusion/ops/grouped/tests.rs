@@ -192,6 +192,14 @@ fn experts_multiply_their_rows() {
         Value::Float(alpha * (0..k).map(term).sum::<f64>())
     });
     assert_eq!(output.to_f64(), expected.unwrap().to_f64());
+    check_steps(statement, &inputs);
+    // One that has no rows, and one of whose rows another one has some.
+    for (rows, starts) in [([0, 2], [7, 1]), ([4, 2], [2, 3]), ([4, 2], [0, 0])] {
+        let mut others = inputs.to_vec();
+        others[5] = HostTensor::from_i64(I32, &[2, 3], &[rows[0], n, k, rows[1], n, k]).unwrap();
+        others[6] = ints(&starts);
+        check_steps(statement, &others);
+    }
     let mut wrong = inputs.to_vec();
     wrong[6] = ints(&[4, 0]);
     check_unevaluated(

@@ -3,14 +3,14 @@
 //! What adds them takes runs of positions, one for each place: it reads each row once, in an order that no thread changes.
 //! `index_put_accumulate` is that behind the runs of its index.
 
-use super::super::args::Args;
+use super::super::args::{Args, OpArg};
 use super::super::call::Call;
 use super::super::cx::{EvalCx, LayoutCx, MetaCx};
 use super::super::draft::CallDraft;
 use super::super::extents::{call, decide_alike, extents, integer, operand};
 use super::super::movement::{Form, Movement};
 use super::super::resize::constant_of;
-use super::super::row::{OpParamKind, OpRow, Primitive, ResultLayout, req};
+use super::super::row::{OpParamKind, OpRow, Primitive, ResultLayout, opt, req};
 use super::super::table;
 use super::{check_index, positions, same_rank};
 use crate::array::{View, clone_strides, row_major_strides};
@@ -60,6 +60,7 @@ pub(in crate::fusion::ops) const ROWS: &[OpRow] = &[
             req("ends", OpParamKind::Tensor),
             req("order", OpParamKind::Tensor),
             req("value", OpParamKind::Tensor),
+            opt("dtype", OpParamKind::DType),
         ],
         put_runs,
         Primitive {
@@ -70,7 +71,8 @@ pub(in crate::fusion::ops) const ROWS: &[OpRow] = &[
             movement: Movement::LIBRARY.form(Form::PutRuns),
         },
         "acc with rows value[order[j]] added to its row i, where j is below ends[i] and not below ends[i - 1]. A number stands \
-         for as many rows of it.",
+         for as many rows of it, of the value's type unless another is given. Values of a narrower float type than acc's are \
+         added as they are.",
         "index_put_accumulate behind the runs of its index",
     ),
     OpRow::primitive(
@@ -96,7 +98,7 @@ pub(in crate::fusion::ops) const ROWS: &[OpRow] = &[
 
 /// Whether kernels add rows of a type: they have sums of it, and a zero.
 pub fn adds_rows(dtype: DType) -> bool {
-    dtype.bits() >= 8 && !dtype.is_packed() && !matches!(dtype, DType::Bool | DType::F8E8M0FNU)
+    dtype.bits() >= 8 && !dtype.is_packed() && dtype != DType::F8E8M0FNU
 }
 
 fn put(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
@@ -115,7 +117,8 @@ fn put_runs(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
         return b.push_draft(CallDraft::new(args));
     }
     let value = b.tensor_operand(name, args.src("value")?)?;
-    let acc = constant_of(b, name, acc, b.dtype(Operand::Tensor(value)))?;
+    let dtype = args.dtype("dtype").unwrap_or_else(|| b.dtype(Operand::Tensor(value)));
+    let acc = constant_of(b, name, acc, dtype)?;
     b.push_draft(CallDraft::new(args).operand("acc", acc))
 }
 
@@ -132,15 +135,27 @@ fn put_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
         return Err(Diagnostic::user(code::RANK, message));
     }
     let rows = index.axes[0].extent;
+    check_types(cx, acc.dtype == value.dtype, &acc, &value)?;
     added_meta(cx, acc, &value, rows, "the index")
+}
+
+/// Refuses rows of a type that does not fit.
+fn check_types(cx: &MetaCx<'_>, fits: bool, acc: &Shape, value: &Shape) -> Result<()> {
+    if fits {
+        return Ok(());
+    }
+    let message = format!("{}: the value is {}, the accumulator {}", cx.name(), value.dtype, acc.dtype);
+    Err(Diagnostic::user(code::DTYPE, message).note("cast one of them"))
+}
+
+/// Whether rows of a type are added to wider ones as they are: each value is one of the wider type, signs of zeros too.
+pub fn widens_rows(from: DType, to: DType) -> bool {
+    let is_wide = matches!(to, DType::F32 | DType::F64);
+    is_wide && from.is_float() && adds_rows(from) && from.bits() < to.bits()
 }
 
 /// Of rows that are added to those of a shape.
 fn added_meta(cx: &mut MetaCx<'_>, acc: Shape, value: &Shape, rows: ExtentValue, of: &str) -> Result<Vec<Shape>> {
-    if value.dtype != acc.dtype {
-        let message = format!("{}: the value is {}, the accumulator {}", cx.name(), value.dtype, acc.dtype);
-        return Err(Diagnostic::user(code::DTYPE, message).note("cast one of them"));
-    }
     same_rank(cx, &acc, "the value", value)?;
     cx.same(&format!("axis 0 of the value and of {of}"), value.axes[0].extent, rows)?;
     for position in 1..acc.axes.len() {
@@ -172,7 +187,14 @@ fn runs_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
 
 fn put_runs_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
     let (ends, order, value) = (vector(cx, "ends")?, vector(cx, "order")?, cx.tensor("value")?);
-    let acc = cx.opt_tensor("acc")?.unwrap_or_else(|| rows_of_number(&ends, &value));
+    let given = cx.call.dtype("dtype");
+    let dtype = given.unwrap_or(value.dtype);
+    let acc = cx.opt_tensor("acc")?.unwrap_or_else(|| rows_of_number(&ends, &value, dtype));
+    if given.is_some() && dtype != acc.dtype {
+        let message = format!("{}: the result is {dtype}, the accumulator is {}", cx.name(), acc.dtype);
+        return Err(Diagnostic::user(code::DTYPE, message).note("the result is of the accumulator's type"));
+    }
+    check_types(cx, acc.dtype == value.dtype || widens_rows(value.dtype, acc.dtype), &acc, &value)?;
     if acc.axes.is_empty() {
         return Err(Diagnostic::user(code::RANK, format!("{}: rows of what has no axis", cx.name())));
     }
@@ -180,9 +202,9 @@ fn put_runs_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
     added_meta(cx, acc, &value, order.axes[0].extent, "the order")
 }
 
-/// As many rows of a number as there are runs, as wide as those of the value.
-fn rows_of_number(ends: &Shape, value: &Shape) -> Shape {
-    let mut rows = value.clone();
+/// As many rows of a number of a type as there are runs, as wide as those of the value.
+fn rows_of_number(ends: &Shape, value: &Shape, dtype: DType) -> Shape {
+    let mut rows = Shape { dtype, ..value.clone() };
     if let Some(axis) = rows.axes.first_mut() {
         *axis = ends.axes[0];
     }
@@ -347,12 +369,16 @@ fn put_steps(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let [ends, order] = made.try_into().map_err(|_| Diagnostic::bug("runs have ends and an order"))?;
     decide_alike(b, ends, acc, 1);
     decide_alike(b, order, index, 1);
-    let value = args.src("value")?;
+    let dtype = b.dtype(Operand::Tensor(acc));
+    let value = b.tensor_operand(name, args.src("value")?)?;
+    let value = before_widening(b, value, dtype);
     // Rows of a number are as those of the value, which need not say that they have one element.
     let filled = filling(b, acc).filter(|_| has_rows_of(b, value, acc));
+    let is_wider = b.dtype(Operand::Tensor(value)) != dtype;
     let result = call(b, "index_put_runs", |args| {
         let args = args.value("ends", ends).value("order", order).value("value", value);
         match filled {
+            Some(number) if is_wider => args.value("acc", Operand::Scalar(number)).with("dtype", OpArg::DType(dtype)),
             Some(number) => args.value("acc", Operand::Scalar(number)),
             None => args.value("acc", acc),
         }
@@ -361,9 +387,17 @@ fn put_steps(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     Ok(vec![result])
 }
 
+/// What a value is a conversion of to the type that it is added in: nobody has to store and read the wider rows.
+fn before_widening(b: &FusionBuilder, value: TensorId, dtype: DType) -> TensorId {
+    let TensorDef::Op(op) = b.definition(value) else { return value };
+    match (&b.op(op).kind, &b.op(op).inputs[..]) {
+        (OpKind::Cast(_), [narrow @ Operand::Tensor(x)]) if widens_rows(b.dtype(*narrow), dtype) => *x,
+        _ => value,
+    }
+}
+
 /// Whether the axes of a value behind the first one are known to be of the kinds of another tensor's, or not at all.
-fn has_rows_of(b: &FusionBuilder, value: Src, other: TensorId) -> bool {
-    let Src::Tensor(value) = value else { return false };
+fn has_rows_of(b: &FusionBuilder, value: TensorId, other: TensorId) -> bool {
     let mut kinds = b.axes(value).iter().zip(b.axes(other)).map(|(own, other)| (own.kind, other.kind)).skip(1);
     kinds.all(|(own, other)| own == other || own == AxisKind::Symbolic)
 }

@@ -133,6 +133,13 @@ fn rows_accumulate() {
     let to_number = "%n = size %a axis(0)\n%w = size %c axis(1)\n%x = full [%n, %w] 1.5 f32\n\
                      %0 = index_put_accumulate %x, %b, %c";
     check_steps(to_number, &inputs);
+    // Nobody stores rows that are widened, either.
+    let rows = dense(BF16, &[3, 3], &[-0.0, 1.0, 1.5, 10.0, -0.0, 10.0, 2.0, 3.0, 4.0]);
+    let narrow = [inputs[0].clone(), index.clone(), rows];
+    check_steps("%x = cast %c f32\n%0 = index_put_accumulate %a, %b, %x", &narrow);
+    let to_number = "%n = size %a axis(0)\n%w = size %c axis(1)\n%x = full [%n, %w] 0.1 f64\n%z = cast %c f64\n\
+                     %0 = index_put_accumulate %x, %b, %z";
+    check_steps(to_number, &narrow);
     // Integers wrap, and half sums are rounded once.
     let small = [dense(U8, &[1], &[250.0]), ints(&[2], &[0.0; 2]), dense(U8, &[2], &[10.0, 1.0])];
     check_value("%0 = index_put_accumulate %a, %b, %c", &small, U8, &[1], &[5.0]);
@@ -168,6 +175,19 @@ fn rows_accumulate_by_runs() {
     let some = [ints(&[3], &[1.0, 3.0, 3.0]), order.clone(), value.clone()];
     let of_number = [11.5, 11.5, 11.5, 4.5, 5.5, 6.5, 1.5, 1.5, 1.5];
     check_value("%0 = index_put_runs 1.5, %a, %b, %c", &some, F32, &[3, 3], &of_number);
+    // Narrow rows are added as they are.
+    let halves = dense(BF16, &[3, 3], &[1.0, 1.0, 1.0, 10.0, 10.0, 10.0, 2.0, 3.0, 4.0]);
+    check_value(statement, &[table(), ends.clone(), order.clone(), halves.clone()], F32, &[2, 3], &sums);
+    let narrow = [some[0].clone(), order.clone(), halves.clone()];
+    let wide = "%0 = index_put_runs 0.25, %a, %b, %c dtype(f64)";
+    let of_number = [10.25, 10.25, 10.25, 3.25, 4.25, 5.25, 0.25, 0.25, 0.25];
+    check_value(wide, &narrow, F64, &[3, 3], &of_number);
+    let message = "E0202: index_put_runs: the value is f32, the accumulator bf16";
+    let wide = [halves.clone(), ints(&[3], &[0.0; 3]), order.clone(), value.clone()];
+    check_refused(statement, &wide, message);
+    let other = "%0 = index_put_runs %a, %b, %c, %d dtype(f64)";
+    let message = "E0202: index_put_runs: the result is f64, the accumulator is f32";
+    check_refused(other, &[table(), ends.clone(), order.clone(), value.clone()], message);
     let falling = [table(), ints(&[2], &[1.0, 0.0]), order.clone(), value.clone()];
     let message = "E0213: index_put_runs: run 1 ends at 0, it must end from 1 to 3";
     assert_eq!(refusal(statement, &falling), message);

@@ -57,6 +57,55 @@ pub(in super::super) fn in_rows(
     call(b, "slice", |args| args.value("x", padded).with("starts", values(vec![0.into(); 2])).with("ends", ends))
 }
 
+/// The same of each matrix of a stack of `[count, height, width]`, each of which lies in tiles from its start on.
+pub(in super::super) fn in_rows_of_stack(
+    b: &mut FusionBuilder,
+    scales: TensorId,
+    [count, height, width]: [ExtentValue; 3],
+) -> Result<Operand> {
+    let ((rows, all_rows), (columns, all_columns)) = (tiles(b, height, ROWS), tiles(b, width, COLUMNS));
+    let [quarters, quarter, across] = TILE.map(Src::from);
+    let own = extents(b, scales)[2];
+    let cut = |b: &mut FusionBuilder, x: Operand, ends: [ExtentValue; 3]| {
+        let (starts, ends) = (values(vec![0.into(); 3]), values(operands(&ends)));
+        call(b, "slice", |args| args.value("x", x).with("starts", starts).with("ends", ends))
+    };
+    let whole = cut(b, Operand::Tensor(scales), [count, all_rows, own])?;
+    let shape = vec![operand(count), operand(rows), operand(columns), quarter, quarters, across];
+    let split = reshape(b, whole, shape)?;
+    decide_alike(b, split, scales, 1);
+    // Behind the count.
+    let moved = b.permute(split, &[0, 1, 4, 3, 2, 5])?;
+    let padded = reshape(b, moved, vec![operand(count), operand(all_rows), operand(all_columns)])?;
+    decide_alike(b, padded, scales, 1);
+    cut(b, padded, [count, height, width])
+}
+
+/// Where the scale of a row and a column is in tiles of so many columns ([`super::place`]).
+pub(in super::super) fn place_of(
+    b: &mut FusionBuilder,
+    row: Operand,
+    column: Operand,
+    columns: Src,
+) -> Result<Operand> {
+    let [rows, quarter, across] = [ROWS, QUARTER, COLUMNS].map(|n| n as i64);
+    let within = b.binary(BinaryOp::Mod, row, rows)?;
+    let above = b.binary(BinaryOp::Sub, row, within)?;
+    let above = b.binary(BinaryOp::Mul, above, columns)?;
+    let tile = b.binary(BinaryOp::Div, column, across)?;
+    let tile = b.binary(BinaryOp::Mul, tile, rows * across)?;
+    let line = b.binary(BinaryOp::Mod, within, quarter)?;
+    let line = b.binary(BinaryOp::Mul, line, rows / quarter * across)?;
+    let part = b.binary(BinaryOp::Div, within, quarter)?;
+    let part = b.binary(BinaryOp::Mul, part, across)?;
+    let last = b.binary(BinaryOp::Mod, column, across)?;
+    let mut place = above;
+    for more in [tile, line, part, last] {
+        place = b.binary(BinaryOp::Add, place, more)?;
+    }
+    Ok(place)
+}
+
 /// The rows of groups in tiles, each group from a row of its own on: what lies at each place of the result is looked
 /// up. Between groups and beside their columns is what a zero is in the type.
 pub(in super::super) fn in_groups(b: &mut FusionBuilder, args: &Args, x: Operand) -> Result<Operand> {
