@@ -216,12 +216,14 @@ impl<'a> Stack<'a> {
     }
 }
 
-/// What a result is made of that joins: itself, or what it converts or copies row by row, with the order of the axes in the copy.
+/// What a result is made of that joins: itself, or what it converts once or copies row by row, with the order of the axes in the
+/// copy.
 fn joined<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<(&'a Op, Option<&'a [u32]>)> {
-    let (mut at, mut order, mut is_placed) = (op, None, false);
+    let (mut at, mut order, mut is_placed, mut is_converted) = (op, None, false, false);
     loop {
         match &at.kind {
-            OpKind::Cast(_) => {}
+            // What is between two conversions rounds, too.
+            OpKind::Cast(_) if !is_converted => is_converted = true,
             OpKind::Permute { perm } if is_placed && order.is_none() => order = Some(perm.as_slice()),
             OpKind::Call(own) if own.movement().form == Some(Form::Cat) => return Some((at, order)),
             OpKind::Call(own) => {

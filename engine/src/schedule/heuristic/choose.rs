@@ -110,10 +110,12 @@ pub fn decide(cx: &CompileCx<'_>, unscheduled: &Unscheduled, class: &ArgClass, s
     let scheduled = &unscheduled.scheduled;
     let summary = Summary::new(unscheduled, class, sizes);
     let problem = Problem { cx, summary: &summary, sizes };
-    if class.writes_parts() {
-        check_writes_parts(cx, unscheduled, class, sizes)?;
-    }
     let heuristic = choose(HEURISTICS, &problem, scheduled)?;
+    if class.writes_parts() {
+        // What takes the place of one that knows no parts is slower.
+        check_writes_parts(of_wholes(cx, unscheduled, class, sizes)?)?;
+        check_writes_parts(heuristic)?;
+    }
     let is_empty = |root: &AxisId| sizes.extent(scheduled, *root) == 0;
     Ok(Decision {
         scheduler: heuristic.name,
@@ -123,15 +125,23 @@ pub fn decide(cx: &CompileCx<'_>, unscheduled: &Unscheduled, class: &ArgClass, s
     })
 }
 
-/// Refuses parts where whole tensors would be written by a heuristic that knows no parts: what takes its place is slower.
-fn check_writes_parts(cx: &CompileCx<'_>, unscheduled: &Unscheduled, class: &ArgClass, sizes: &Sizes) -> Result<()> {
+/// What would write whole tensors instead of parts.
+fn of_wholes(
+    cx: &CompileCx<'_>,
+    unscheduled: &Unscheduled,
+    class: &ArgClass,
+    sizes: &Sizes,
+) -> Result<&'static Heuristic> {
     let class = ArgClass { outputs: Vec::new(), ..class.clone() };
     let summary = Summary::new(unscheduled, &class, sizes);
-    let of_wholes = choose(HEURISTICS, &Problem { cx, summary: &summary, sizes }, &unscheduled.scheduled)?;
-    if of_wholes.writes_parts {
+    choose(HEURISTICS, &Problem { cx, summary: &summary, sizes }, &unscheduled.scheduled)
+}
+
+fn check_writes_parts(heuristic: &Heuristic) -> Result<()> {
+    if heuristic.writes_parts {
         return Ok(());
     }
-    let message = format!("`{}` writes whole tensors, and no parts of something else", of_wholes.name);
+    let message = format!("`{}` writes whole tensors, and no parts of something else", heuristic.name);
     Err(Diagnostic::unsupported(code::NEEDS_SEGMENTS, message))
 }
 

@@ -1,7 +1,7 @@
 //! The end of a run: history, record, summary, exit code.
 
 use super::options::{RecordOptions, RunOptions};
-use super::view::{Closing, add_rows};
+use super::view::Closing;
 use crate::cli::args::Command;
 use crate::cli::bench_table::{self, Before};
 use crate::cli::counter_gate::CountersEnd;
@@ -35,7 +35,7 @@ pub(super) fn finish(
     let times = times.map(|check| check.end(&closing.rows, options, devices, &store, looks));
     let times = times.unwrap_or_default();
     closing.course.steps.over("cases, workers' ends");
-    let damage = add_to_history(history, &mut store, &mut closing, &times.found);
+    let damage = add_to_history(history, &mut store, &closing, &times.found);
     closing.course.steps.over("tables");
     for gpu in devices.now() {
         store.append("gpu", &gpu);
@@ -85,14 +85,25 @@ pub(super) fn finish(
     code
 }
 
-/// Adds to the tables what is not in them yet. Returns what was wrong with them.
-fn add_to_history(history: &History, store: &mut RunStore, closing: &mut Closing, found: &[Found]) -> Vec<String> {
-    let added = closing.added.take();
-    let added = added.or_else(|| add_rows(history, store, &closing.rows, &closing.alike, &closing.verified));
-    let Some(mut notes) = added else { return Vec::new() };
+/// Tables are derived from records: where there is no record, there is no row.
+/// Returns what was wrong with them.
+fn add_to_history(history: &History, store: &mut RunStore, closing: &Closing, found: &[Found]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if store.error().is_some() {
+        return notes;
+    }
+    match history.add_once(store.dir(), &store.id, store.commit(), &closing.rows, &closing.alike) {
+        Ok(more) => notes.extend(more),
+        Err(error) => store.fail("history", &error),
+    }
     match history.add_findings(&store.id, store.commit(), found) {
         Ok(more) => notes.extend(more),
         Err(error) => store.fail("history", &error),
+    }
+    match history.learn_verified(&store.id, &closing.verified) {
+        Ok(more) => notes.extend(more),
+        // Nothing is lost with it but time.
+        Err(error) => notes.push(format!("verified.csv: {error}: what passed is compared again next time")),
     }
     notes
 }

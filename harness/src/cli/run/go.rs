@@ -113,21 +113,12 @@ fn go(options: &RunOptions, resumed: Option<Resumed>) -> Result<u8, Failure> {
     let mut view = RunView::new(options.bless, &plan, &mut store, progress, course, keeper, quarantine);
     carried.into_iter().for_each(|(conclusion, done)| view.carried(conclusion, &done));
     skipped.into_iter().for_each(|conclusion| view.concluded(conclusion));
-    let mut added = None;
     // An empty shard, or nothing left to run again: no worker is started.
     if !cases.is_empty() {
         let source = source(options.devices.cross, &cases, policy, &plan);
-        // Times are held to tables without this run, and devices that are compared judge in their own way.
-        let may_add = times.is_none() && !options.devices.cross;
-        dispatch::run(&plan, &*source, &mut |event| {
-            view.event(event);
-            // Workers take their time to end.
-            if may_add && added.is_none() && view.judged() == ids.len() {
-                added = view.add_to_history(&history);
-            }
-        });
+        dispatch::run(&plan, &*source, &mut |event| view.event(event));
     }
-    let closing = Closing { outstanding: chosen.outstanding, broken, counters, times, added, ..view.close() };
+    let closing = Closing { outstanding: chosen.outstanding, broken, counters, times, ..view.close() };
     let stopped = plan.stop.load(Ordering::Relaxed);
     Ok(finish::finish(options, &devices, &history, store, closing, stopped, started))
 }

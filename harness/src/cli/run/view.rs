@@ -8,7 +8,7 @@ use crate::cli::timing_gate::TimingCheck;
 use crate::dispatch::{Event, RunPlan};
 use crate::evidence::Keeper;
 use crate::outcome::{CaseResult, CodeFrom, Conclusion, HeldTo, Outcome, PassedBy, Verdict};
-use crate::record::{CaseRow, Done, History, RunStore, SeenClass};
+use crate::record::{CaseRow, Done, RunStore, SeenClass};
 use crate::report::{Help, Progress, Summary, WorkerSeen};
 use crate::select::quarantine::Quarantine;
 use crate::verified::PassedOutputs;
@@ -47,8 +47,6 @@ pub(super) struct Closing {
     pub(super) blessings: Blessings,
     pub(super) rows: Vec<CaseRow>,
     pub(super) alike: Vec<SeenClass>,
-    /// What was wrong with the tables, if the rows are in them already.
-    pub(super) added: Option<Vec<String>>,
     /// Outputs that passed against the reference.
     pub(super) verified: BTreeMap<String, PassedOutputs>,
     /// Cases in quarantine that passed.
@@ -224,17 +222,6 @@ impl<'a> RunView<'a> {
         self.progress.carried(&conclusion);
     }
 
-    /// Cases that have a verdict.
-    pub(super) fn judged(&self) -> usize {
-        self.summary.total()
-    }
-
-    /// Adds the rows of the run to the tables; what is wrong with those. Nothing where the record has gaps.
-    pub(super) fn add_to_history(&mut self, history: &History) -> Option<Vec<String>> {
-        let (rows, alike, is_whole) = (&self.rows, &self.alike, self.keeper.error.is_none());
-        is_whole.then(|| add_rows(history, self.store, rows, alike, &learnt(self.plan)))?
-    }
-
     pub(super) fn close(mut self) -> Closing {
         self.progress.close();
         let families = self.keeper.close();
@@ -248,7 +235,6 @@ impl<'a> RunView<'a> {
             blessings: self.blessings,
             rows: self.rows,
             alike: self.alike,
-            added: None,
             verified: learnt(self.plan),
             mended: self.mended,
             refused: self.refused,
@@ -264,30 +250,6 @@ impl<'a> RunView<'a> {
 /// Outputs that passed against the reference in this run.
 fn learnt(plan: &RunPlan) -> BTreeMap<String, PassedOutputs> {
     plan.verified.as_ref().map(|verified| verified.learnt()).unwrap_or_default()
-}
-
-/// Tables are derived from records: where there is no record, there is no row. Returns what was wrong with them.
-pub(super) fn add_rows(
-    history: &History,
-    store: &mut RunStore,
-    rows: &[CaseRow],
-    alike: &[SeenClass],
-    verified: &BTreeMap<String, PassedOutputs>,
-) -> Option<Vec<String>> {
-    if store.error().is_some() {
-        return None;
-    }
-    let mut notes = Vec::new();
-    match history.add_once(store.dir(), &store.id, store.commit(), rows, alike) {
-        Ok(more) => notes.extend(more),
-        Err(error) => store.fail("history", &error),
-    }
-    match history.learn_verified(&store.id, verified) {
-        Ok(more) => notes.extend(more),
-        // Nothing is lost with it but time.
-        Err(error) => notes.push(format!("verified.csv: {error}: what passed is compared again next time")),
-    }
-    Some(notes)
 }
 
 fn row(conclusion: &Conclusion, plan: &RunPlan) -> CaseRow {
