@@ -14,7 +14,7 @@
 
 use super::make::{broadcast, extents, reshape, slice, tensor};
 use super::slices::ranges;
-use super::whole::{Change, Changes, Whole, call, operand, tensors};
+use super::whole::{Change, Changes, Whole, call, operand, placed_row_major, tensors};
 use super::windows::is_in_memory;
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::Form;
@@ -226,12 +226,8 @@ fn joined<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<(&'a Op, Option<&'a [u
             OpKind::Cast(_) if !is_converted => is_converted = true,
             OpKind::Permute { perm } if is_placed && order.is_none() => order = Some(perm.as_slice()),
             OpKind::Call(own) if own.movement().form == Some(Form::Cat) => return Some((at, order)),
-            OpKind::Call(own) => {
-                let ranks = own.ints(own.movement().order?);
-                let is_row_major = ranks.iter().rev().copied().eq(0..ranks.len() as i64);
-                if !is_row_major || order.is_some() {
-                    return None;
-                }
+            OpKind::Call(_) if order.is_none() => {
+                placed_row_major(at)?;
                 is_placed = true;
             }
             _ => return None,

@@ -12,7 +12,7 @@
 
 use super::make::{broadcast, call as make, extents, is_all, reshape, slice, tensor};
 use super::slices::ranges;
-use super::whole::{Change, Changes, Whole, call, of_one, operand, tensors};
+use super::whole::{Change, Changes, Whole, call, of_one, operand, placed_row_major, tensors};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::{Form, OpArg};
 use crate::fusion::{AxisKind, MAX_RANK, Op, OpId, OpKind, Rewriter, Src, TensorId};
@@ -88,11 +88,7 @@ fn cut<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Cut<'a>> {
 
 /// What nothing but an operation reads that asks for it row-major.
 fn laid(whole: &Whole<'_>, op: &Op) -> Option<TensorId> {
-    let (OpKind::Call(own), Some(x)) = (&op.kind, operand(op)) else { return None };
-    // The axis of the largest number is the outermost.
-    let order = own.ints(own.movement().order?);
-    let is_row_major = order.iter().rev().copied().eq(0..order.len() as i64);
-    (is_row_major && !whole.is_returned(x) && whole.is_read_once(x)).then_some(x)
+    placed_row_major(op).filter(|x| !whole.is_returned(*x) && whole.is_read_once(*x))
 }
 
 /// What is made for one result, and serves others.

@@ -205,6 +205,14 @@ impl<'a> Whole<'a> {
     }
 }
 
+/// The tensor that an operation only places in memory, axis for axis from the outermost to the innermost.
+pub(super) fn placed_row_major(op: &Op) -> Option<TensorId> {
+    let OpKind::Call(own) = &op.kind else { return None };
+    // The axis of the largest number is the outermost.
+    let order = own.ints(own.movement().order?);
+    order.iter().rev().copied().eq(0..order.len() as i64).then(|| operand(op))?
+}
+
 /// The use of a primitive of this form.
 pub(super) fn call(op: &Op, form: Form) -> Option<&Call> {
     match &op.kind {

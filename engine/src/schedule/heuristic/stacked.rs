@@ -257,23 +257,29 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &St
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::choose::tests::planned_of;
     use crate::num::DType;
 
-    /// How halves of rows `[positions, heads, 2 * half]` that are stacked are taken, with angles for each position.
+    /// How halves of rows `[positions, heads, 2 * half]` that are stacked are taken, with angles for each position. The halves
+    /// are `%p` and `%q`; of these, `%a` and `%b`, and of which half an element is (`%first`), `stacked` makes what is stacked,
+    /// `%pw` and `%qw`.
     #[track_caller]
-    fn check(dtype: DType, [positions, heads, half]: [i64; 3], expected: [&str; 2]) {
+    pub(in crate::schedule::heuristic) fn check_halves(
+        stacked: &str,
+        dtype: DType,
+        [positions, heads, half]: [i64; 3],
+        expected: [&str; 2],
+    ) {
         let text = format!(
             "fusion @f(%a: {dtype}[?, ?, ?], %b: {dtype}[?, ?, ?], %c: {dtype}[?, ?]) {{
   %cr = broadcast %c flags(false, true, false)
   %p = mul %a, %cr
   %q = mul %b, %cr
-  %pw = broadcast %p flags(false, false, true, false)
-  %qw = broadcast %q flags(false, false, true, false)
   %i = index [2] axis(0)
   %n = broadcast %i flags(true, true, false, true)
   %first = eq %n, 0
+{stacked}
   %w = where %first, %pw, %qw
   %y = cast %w {dtype}
   return %y
@@ -283,6 +289,12 @@ mod tests {
         let planned = planned_of(&text, &[(dtype, &rows), (dtype, &rows), (dtype, &[positions, half])]);
         let planned = planned.expect("it is scheduled");
         assert_eq!([planned.scheduler, &planned.params_text], expected, "{dtype} of {rows:?}");
+    }
+
+    #[track_caller]
+    fn check(dtype: DType, rows: [i64; 3], expected: [&str; 2]) {
+        let stacked = "  %pw = broadcast %p flags(false, false, true, false)\n  %qw = broadcast %q flags(false, false, true, false)";
+        check_halves(stacked, dtype, rows, expected);
     }
 
     #[test]

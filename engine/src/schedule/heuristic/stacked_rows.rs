@@ -151,40 +151,24 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &St
 
 #[cfg(test)]
 mod tests {
-    use super::super::choose::tests::planned_of;
+    use super::super::stacked::tests::check_halves;
     use crate::num::DType;
 
-    /// How halves of rows `[positions, heads, 2 * half]` that are stacked and divided by their norm are taken.
+    /// How halves of rows that are stacked and divided by their norm are taken.
     #[track_caller]
-    fn check(dtype: DType, [positions, heads, half]: [i64; 3], expected: [&str; 2]) {
-        let text = format!(
-            "fusion @f(%a: {dtype}[?, ?, ?], %b: {dtype}[?, ?, ?], %c: {dtype}[?, ?]) {{
-  %aw = broadcast %a flags(false, false, true, false)
+    fn check(dtype: DType, rows: [i64; 3], expected: [&str; 2]) {
+        let stacked = "  %aw = broadcast %a flags(false, false, true, false)
   %bw = broadcast %b flags(false, false, true, false)
-  %i = index [2] axis(0)
-  %n = broadcast %i flags(true, true, false, true)
-  %first = eq %n, 0
   %x = where %first, %aw, %bw
   %xx = mul %x, %x
   %sum = sum %xx axes(2, 3)
   %norm = rsqrt %sum
   %nr = broadcast %norm flags(false, false, true)
-  %cr = broadcast %c flags(false, true, false)
-  %p = mul %a, %cr
-  %q = mul %b, %cr
   %pn = mul %p, %nr
   %qn = mul %q, %nr
   %pw = broadcast %pn flags(false, false, true, false)
-  %qw = broadcast %qn flags(false, false, true, false)
-  %w = where %first, %pw, %qw
-  %y = cast %w {dtype}
-  return %y
-}}"
-        );
-        let rows: [i64; 3] = [positions, heads, half];
-        let planned = planned_of(&text, &[(dtype, &rows), (dtype, &rows), (dtype, &[positions, half])]);
-        let planned = planned.expect("it is scheduled");
-        assert_eq!([planned.scheduler, &planned.params_text], expected, "{dtype} of {rows:?}");
+  %qw = broadcast %qn flags(false, false, true, false)";
+        check_halves(stacked, dtype, rows, expected);
     }
 
     #[test]
