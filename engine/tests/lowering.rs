@@ -7,8 +7,9 @@ use engine::diag::Result;
 use engine::fusion::{AxisDecl, Fusion, FusionBuilder, Operand};
 use engine::num::{BinaryOp, DType, ReduceOp, UnaryOp};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options, SimOptions};
+use engine::runtime::Session;
 use engine::tensor::{Arg, ArgMeta, HostTensor};
-use engine::{compile, kernel};
+use engine::{compile, kernel, text};
 use testing::reference::alignments;
 use testing::{Draw, Reference};
 
@@ -489,6 +490,40 @@ fn repeated_reductions_are_refused_when_large() {
     let cx = CompileCx { options: &options, device: &device, trace: &NoTrace };
     let error = compile::compile_fusion(&cx, &f, &[meta(&[4096, 4096]), meta(&[4096, 4096])], &[16, 16]).unwrap_err();
     assert_eq!(error.code, engine::diag::code::NEEDS_SEGMENTS, "{error}");
+}
+
+/// Which ends of its axis the index of a lookup is kept from, of 40 rows and the index that operations on `%j` make.
+fn kept_from(index: &str) -> Vec<&'static str> {
+    let body = format!("{index}  %y = index_select %x, %i dim(0)\n  return %y\n");
+    let fusion = text::parse_one(&format!("fusion @f(%x: f32[40, 7], %j: i32[40]) {{\n{body}}}")).unwrap();
+    let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
+    let meta = |dtype, sizes: &[i64]| ArgMeta::Tensor(engine::tensor::TensorMeta::contiguous(dtype, sizes));
+    let metas = [meta(DType::F32, &[40, 7]), meta(DType::I32, &[40])];
+    let plan = session.compile(&fusion, &metas, &NoTrace).unwrap();
+    let text = kernel::print(plan.kernel());
+    let at = text.lines().find(|line| line.contains("x_at")).unwrap_or_default().to_string();
+    ["minimum", "maximum"].into_iter().filter(|end| at.contains(&format!("{end}("))).collect()
+}
+
+#[test]
+fn an_index_that_is_computed_of_positions_is_kept_in_its_axis_where_it_might_leave_it() {
+    let both = ["minimum", "maximum"];
+    assert_eq!(kept_from("  %i = add %j, 0\n"), both);
+    assert_eq!(kept_from("  %0 = maximum %j, 0\n  %i = minimum %0, 39\n"), [""; 0]);
+    assert_eq!(kept_from("  %0 = maximum %j, 0\n  %i = minimum %0, 40\n"), ["minimum"]);
+    assert_eq!(kept_from("  %0 = maximum %j, -1\n  %i = minimum %0, 39\n"), ["maximum"]);
+    assert_eq!(kept_from("  %i = bitwise_and %j, 31\n"), [""; 0]);
+    assert_eq!(kept_from("  %i = bitwise_and %j, 63\n"), ["minimum"]);
+    // What is no number of 32 bits may be any of them.
+    assert_eq!(kept_from("  %0 = cast %j i64\n  %1 = mul %0, %0\n  %i = maximum %1, 0\n"), both);
+    // The product may wrap.
+    assert_eq!(kept_from("  %0 = mul %j, %j\n  %1 = abs %0\n  %i = minimum %1, 39\n"), ["maximum"]);
+    for (start, step, kept) in [(0, 1, &[][..]), (39, -1, &[]), (1, 1, &["minimum"]), (38, -1, &["maximum"])] {
+        assert_eq!(kept_from(&format!("  %i = iota 40, {start}, {step}\n")), kept, "{start} {step}");
+    }
+    let scaled = |by: &str| format!("  %0 = iota 40\n  %1 = cast %0 f32\n  %2 = mul %1, {by}\n  %i = cast %2 i32\n");
+    assert_eq!(kept_from(&scaled("0.5")), [""; 0]);
+    assert_eq!(kept_from(&scaled("1.03125")), ["minimum"]);
 }
 
 /// The exponentials of a fusion's kernel, as its text names them.

@@ -28,10 +28,10 @@ pub fn bind_launch(plan: &Plan, args: &[ArgMeta], outputs: &[TensorMeta]) -> Res
                     *written = true;
                 }
                 let meta = outputs.get(output as usize);
-                let (span, elements) = (meta.and_then(TensorMeta::span), meta.and_then(TensorMeta::numel));
-                let gaps = span.zip(elements).map_or(0, |(span, elements)| span - elements);
+                let end = meta.and_then(TensorMeta::span).map(|span| span + i64::from(kernel.buffers[buffer].start));
+                let gaps = end.zip(meta.and_then(TensorMeta::numel)).map_or(0, |(end, elements)| end - elements);
                 launch.gaps[buffer] = u64::try_from(gaps).unwrap_or(0);
-                (format!("output {output}"), buffer, span)
+                (format!("output {output}"), buffer, end)
             }
             _ => continue,
         };

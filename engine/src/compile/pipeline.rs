@@ -8,9 +8,9 @@ use crate::kernel::{self, Kernel};
 use crate::lower::{lower, lower_sharing};
 use crate::options::{CompileCx, Phase};
 use crate::schedule::heuristic::{Decision, Planned, Sizes, Unscheduled, decide, schedule};
-use crate::schedule::{ArgClass, Author, check_schedule, check_text};
+use crate::schedule::{ArgClass, Author, PlacedOutput, check_schedule, check_text};
 use crate::template::Shape;
-use crate::tensor::{ArgMeta, TensorMeta};
+use crate::tensor::ArgMeta;
 
 /// A fusion, and the arguments for which a kernel is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -57,17 +57,17 @@ enum ScheduledBy {
     Template(Shape),
 }
 
-/// Chooses the kernel of a fusion for its arguments; `maker` is that of the fusion. Of outputs that it writes into parts
-/// of something else, `parts` has the layout and the alignment.
+/// Chooses the kernel of a fusion for its arguments; `maker` is that of the fusion. `placed` has the outputs that it writes into
+/// parts of something else.
 pub fn choose_kernel(
     cx: &CompileCx<'_>,
     maker: &Maker,
     bound: &BoundFusion<'_>,
-    parts: &[Option<(TensorMeta, u32)>],
+    placed: &[Option<PlacedOutput>],
 ) -> Result<KernelChoice> {
     let &BoundFusion { fusion, bindings, args, alignments } = bound;
     let sizes = Sizes::new(fusion, bindings);
-    let mut class = ArgClass::new(fusion, args, alignments, sizes.elements(), cx.options).with_outputs(parts);
+    let mut class = ArgClass::new(fusion, args, alignments, sizes.elements(), cx.options).with_outputs(placed);
     let unscheduled = match maker {
         Maker::Scheduled(unscheduled) => unscheduled,
         Maker::Written(template) if class.writes_parts() => {

@@ -565,7 +565,7 @@ impl FusionBuilder {
     }
 
     /// Adds an operation whose operands have their final types.
-    pub(super) fn push_all(&mut self, kind: OpKind, inputs: Vec<Operand>) -> Result<Vec<TensorId>> {
+    pub(crate) fn push_all(&mut self, kind: OpKind, inputs: Vec<Operand>) -> Result<Vec<TensorId>> {
         let metas: Vec<_> = inputs.iter().map(|operand| self.operand_meta(*operand)).collect();
         let shapes = meta::infer(&kind, &metas, &mut self.scalars)?;
         self.define(kind, inputs, shapes)

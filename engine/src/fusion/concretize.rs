@@ -6,8 +6,9 @@
 //! a part of a cache key. Equal facts give equal fusions and different facts
 //! different ones.
 
+use super::ops::Form;
 use super::rewrite::{Rewriter, Rewritten};
-use super::{Axis, AxisKind, Bindings, Fusion, Op, TensorDef, TensorId};
+use super::{Axis, AxisKind, Bindings, Fusion, Op, OpKind, Operand, TensorDef, TensorId};
 use crate::diag::Result;
 use crate::util::{EntityId, SecondaryMap};
 
@@ -17,7 +18,7 @@ pub struct Facts {
     /// Undecided axes that are broadcasts, as tensor and axis, in order; the
     /// others of the tensors that matter are iterations.
     pub broadcasts: Vec<(TensorId, u32)>,
-    /// Results without elements, in order: made by `full` instead.
+    /// Results without elements and products that sum over nothing, in order: made by `full` instead.
     pub empty: Vec<TensorId>,
 }
 
@@ -25,7 +26,7 @@ pub struct Facts {
 /// not computed are not in them.
 pub fn facts(fusion: &Fusion, bindings: &Bindings) -> Facts {
     let mut facts = Facts::default();
-    let needed = needed(fusion, |op| is_empty(fusion, bindings, op));
+    let needed = needed(fusion, |op| is_of_nothing(fusion, bindings, op));
     for (id, tensor) in fusion.tensors.iter().filter(|(id, _)| needed[*id]) {
         for (position, axis) in tensor.axes.iter().enumerate() {
             if axis.kind == AxisKind::Symbolic && bindings.scalar(axis.extent).as_i64() == 1 {
@@ -33,7 +34,7 @@ pub fn facts(fusion: &Fusion, bindings: &Bindings) -> Facts {
             }
         }
         if let TensorDef::Op(op) = tensor.def
-            && is_empty(fusion, bindings, &fusion.ops[op])
+            && is_of_nothing(fusion, bindings, &fusion.ops[op])
         {
             facts.empty.push(id);
         }
@@ -41,7 +42,7 @@ pub fn facts(fusion: &Fusion, bindings: &Bindings) -> Facts {
     facts
 }
 
-/// The same where results without elements are computed like all others.
+/// The same where results of nothing are computed like all others.
 pub fn facts_of_all(fusion: &Fusion, bindings: &Bindings) -> Facts {
     let mut facts = Facts::default();
     let needed = needed(fusion, |_| false);
@@ -53,7 +54,7 @@ pub fn facts_of_all(fusion: &Fusion, bindings: &Bindings) -> Facts {
     facts
 }
 
-/// The tensors that outputs need, where operations without elements need none.
+/// The tensors that outputs need, where operations on nothing need none.
 fn needed(fusion: &Fusion, empty: impl Fn(&Op) -> bool) -> SecondaryMap<TensorId, bool> {
     let mut needed: SecondaryMap<TensorId, bool> = SecondaryMap::new();
     for output in fusion.outputs.iter().chain(fusion.updates.iter().map(|update| &update.tensor)) {
@@ -69,10 +70,16 @@ fn needed(fusion: &Fusion, empty: impl Fn(&Op) -> bool) -> SecondaryMap<TensorId
     needed
 }
 
-/// Whether an operation computes no element at all.
-fn is_empty(fusion: &Fusion, bindings: &Bindings, op: &Op) -> bool {
+/// Whether an operation computes no element at all, or each is a sum of no products, which is 0. Passes know those that a
+/// definition has; composite products come to such ones when they become simpler.
+fn is_of_nothing(fusion: &Fusion, bindings: &Bindings, op: &Op) -> bool {
     let has_none = |axis: &Axis| bindings.scalar(axis.extent).as_i64() == 0;
-    op.outputs.iter().all(|&output| fusion.tensors[output].axes.iter().any(has_none))
+    let is_product = matches!(&op.kind, OpKind::Call(call) if call.movement().form == Some(Form::Matmul));
+    let summed = match op.inputs.first() {
+        Some(Operand::Tensor(left)) if is_product => fusion.tensors[*left].axes.last(),
+        _ => None,
+    };
+    summed.is_some_and(has_none) || op.outputs.iter().all(|&output| fusion.tensors[output].axes.iter().any(has_none))
 }
 
 /// The fusion in which the facts hold.

@@ -154,6 +154,11 @@ impl<'a> Rewriter<'a> {
             let axes = self.axes(op.output());
             return Ok(vec![self.builder.push_declared(op.kind.clone(), axes, inputs)?]);
         }
+        self.keep_on(op, inputs)
+    }
+
+    /// An operation that declares no axes on new operands that have those of its own.
+    pub(crate) fn keep_on(&mut self, op: &Op, inputs: Vec<Operand>) -> Result<Vec<TensorId>> {
         let results = self.builder.push_all(op.kind.clone(), inputs)?;
         for (&old, &new) in op.outputs.iter().zip(&results) {
             for (axis, data) in self.old.tensors[old].axes.iter().enumerate() {

@@ -29,7 +29,7 @@ pub struct BoundLaunch {
     pub params: Vec<BoundParam>,
     /// Length in elements of every buffer of the kernel.
     pub buffer_lens: PrimaryMap<BufId, u64>,
-    /// Elements among these that are not the kernel's: of an output, those between its own where it is a part of
+    /// Elements among these that are not the kernel's: of an output, those before and between its own where it is a part of
     /// something else.
     pub gaps: PrimaryMap<BufId, u64>,
     /// Shared memory of a block in bytes, laid out by [`shared_layout`].

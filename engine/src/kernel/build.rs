@@ -135,7 +135,21 @@ impl KernelBuilder {
     }
     /// The data of an output tensor.
     pub fn output(&mut self, name: impl Into<String>, output: u32, dtype: DType, len: ExprId, align: u32) -> BufId {
-        self.pointer(name.into(), dtype, len, align, false, |buffer| ParamKind::Output { output, buffer })
+        self.output_from(name, output, dtype, len, (align, 0))
+    }
+    /// The data of an output that begins with element `start`.
+    pub fn output_from(
+        &mut self,
+        name: impl Into<String>,
+        output: u32,
+        dtype: DType,
+        len: ExprId,
+        (align, start): (u32, u32),
+    ) -> BufId {
+        let output = |buffer| ParamKind::Output { output, buffer };
+        let buffer = self.pointer(name.into(), dtype, len, align, false, output);
+        self.buffers[buffer].start = start;
+        buffer
     }
     /// Scratch memory of one launch.
     pub fn workspace(&mut self, name: impl Into<String>, dtype: DType, len: ExprId, align: u32, zeroed: bool) -> BufId {
@@ -150,7 +164,8 @@ impl KernelBuilder {
         zeroed: bool,
         kind: impl FnOnce(BufId) -> ParamKind,
     ) -> BufId {
-        let buffer = self.buffers.push(Buffer { name: name.clone(), dtype, space: Space::Global, len, align, zeroed });
+        let buffer =
+            self.buffers.push(Buffer { name: name.clone(), dtype, space: Space::Global, len, align, start: 0, zeroed });
         self.params.push(Param { name, dtype: None, kind: kind(buffer), multiple_of: 1 });
         buffer
     }
@@ -164,7 +179,7 @@ impl KernelBuilder {
     }
     fn array(&mut self, name: String, dtype: DType, space: Space, len: i64, align: u32) -> BufId {
         let len = self.int(len);
-        self.buffers.push(Buffer { name, dtype, space, len, align, zeroed: false })
+        self.buffers.push(Buffer { name, dtype, space, len, align, start: 0, zeroed: false })
     }
 
     /// Gives an array a name and a length that fit all who turn out to use it.

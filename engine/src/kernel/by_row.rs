@@ -18,17 +18,19 @@
 //! those of both rows, and where one does not hold all is as it was. Done where it takes fewer instructions. Invariant: what is in
 //! the array is the same.
 
-use super::exprs::ExprArena;
 use super::ir::{
-    Access, Block, BufId, Buffer, CacheHint, Expr, ExprId, IndexOp, Kernel, Origin, Space, Stmt, StmtKind, Unroll,
-    ValueKind, VarId,
+    Access, Block, BufId, Buffer, CacheHint, Expr, ExprId, Kernel, Origin, Space, Stmt, StmtKind, Unroll, ValueKind,
+    VarId,
 };
 use super::lane_masks::find::{at_lane, unrolled};
-use super::lane_masks::substitute::{substitute, substitute_choice, variables};
-use super::lane_masks::{End, Unrolled, conjuncts, is_lane_of};
+use super::lane_masks::substitute::{substitute, substitute_choice};
+use super::lane_masks::{Unrolled, conjuncts};
 use super::visit::for_each_stmt;
 use crate::num::{BinaryOp, TernaryOp};
-use std::collections::{BTreeMap, BTreeSet};
+use rows::{Rows, Use, chain_in, is_end};
+use std::collections::BTreeMap;
+
+mod rows;
 
 /// Instructions, about: of a division, and what the choice takes beside those of lanes.
 const DIVISION: i64 = 3;
@@ -153,106 +155,6 @@ fn replace(kernel: &mut Kernel, body: &mut Block, by: &BTreeMap<VarId, ExprId>) 
             _ => {}
         }
     }
-}
-
-/// What a loop over lanes divides: an index of the lane, by the length of rows.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Rows {
-    index: ExprId,
-    length: ExprId,
-}
-
-/// How an index depends on the lane.
-struct Use {
-    rows: Rows,
-    /// The quotients and remainders in it.
-    quotients: BTreeSet<ExprId>,
-    remainders: BTreeSet<ExprId>,
-    /// Instructions that it takes, about.
-    cost: i64,
-}
-
-impl Use {
-    /// That of an index and of terms, where it is by the row of the lane and its place in that, and the terms ask for the end of
-    /// lanes or for the row.
-    fn of(exprs: &ExprArena, counter: VarId, index: ExprId, terms: &[ExprId]) -> Option<Self> {
-        let found = Divided::of(exprs, counter, index)?;
-        let (rows, asks) = (found.rows?, |term: &&ExprId| variables(exprs, **term).contains(&counter));
-        for &term in terms.iter().filter(asks).filter(|term| !is_end(exprs, **term, counter)) {
-            let asked = Divided::of(exprs, counter, term)?;
-            // Lanes that load at two places each do not ask for more.
-            if asked.rows != Some(rows) || !asked.remainders.is_empty() || !found.remainders.is_empty() {
-                return None;
-            }
-        }
-        let Divided { quotients, remainders, cost, .. } = found;
-        Some(Self { rows, quotients, remainders, cost })
-    }
-}
-
-/// The quotients and remainders of a lane's index in an expression, all by one length.
-#[derive(Default)]
-struct Divided {
-    rows: Option<Rows>,
-    quotients: BTreeSet<ExprId>,
-    remainders: BTreeSet<ExprId>,
-    cost: i64,
-}
-
-impl Divided {
-    /// Of an expression; none if it depends on the lane otherwise.
-    fn of(exprs: &ExprArena, counter: VarId, root: ExprId) -> Option<Self> {
-        let mut found = Self::default();
-        let (mut open, mut seen) = (vec![root], BTreeSet::from([root]));
-        while let Some(id) = open.pop() {
-            if !variables(exprs, id).contains(&counter) {
-                continue;
-            }
-            let expr = exprs[id].expr;
-            found.cost += match expr {
-                Expr::Index(IndexOp::Div | IndexOp::Mod | IndexOp::CeilDiv, ..) => DIVISION,
-                _ => 1,
-            };
-            match expr {
-                Expr::Var(_) => return None,
-                Expr::Index(op @ (IndexOp::Div | IndexOp::Mod), index, length)
-                    if is_lane_of(exprs, index, counter) && is_sized(exprs, length) =>
-                {
-                    let own = Rows { index, length };
-                    if *found.rows.get_or_insert(own) != own {
-                        return None;
-                    }
-                    let terms = if op == IndexOp::Div { &mut found.quotients } else { &mut found.remainders };
-                    terms.insert(id);
-                }
-                other => open.extend(other.operands().filter(|operand| seen.insert(*operand))),
-            }
-        }
-        Some(found)
-    }
-}
-
-/// A quotient of a quotient of a lane's index.
-struct Chain {
-    id: ExprId,
-    index: ExprId,
-    lengths: [ExprId; 2],
-}
-
-/// The first one in an expression.
-fn chain_in(exprs: &ExprArena, counter: VarId, root: ExprId) -> Option<Chain> {
-    let (mut open, mut seen) = (vec![root], BTreeSet::from([root]));
-    while let Some(id) = open.pop() {
-        if let Expr::Index(IndexOp::Div, inner, second) = exprs[id].expr
-            && let Expr::Index(IndexOp::Div, index, first) = exprs[inner].expr
-            && is_lane_of(exprs, index, counter)
-            && [first, second].iter().all(|length| is_sized(exprs, *length))
-        {
-            return Some(Chain { id, index, lengths: [first, second] });
-        }
-        open.extend(exprs[id].expr.operands().filter(|operand| seen.insert(*operand)));
-    }
-    None
 }
 
 /// A loop over lanes that load an element of what rows have.
@@ -401,6 +303,7 @@ impl LookUp {
             space: Space::Local,
             len: kernel.exprs.int(2 * vectors, index_type),
             align: own.dtype.bytes() as u32,
+            start: 0,
             zeroed: false,
         };
         let buffer = kernel.buffers.push(pairs);
@@ -487,114 +390,5 @@ fn like(kernel: &mut Kernel, var: VarId) -> VarId {
     kernel.vars.push(var)
 }
 
-/// Whether a term is `e + v < m`.
-fn is_end(exprs: &ExprArena, term: ExprId, counter: VarId) -> bool {
-    match End::of(exprs, term) {
-        Some(End::Upper(index, end)) => is_lane_of(exprs, index, counter) && !variables(exprs, end).contains(&counter),
-        _ => false,
-    }
-}
-
-/// Whether an expression is the same in all threads.
-fn is_sized(exprs: &ExprArena, root: ExprId) -> bool {
-    let (mut open, mut seen) = (vec![root], BTreeSet::from([root]));
-    while let Some(id) = open.pop() {
-        match exprs[id].expr {
-            Expr::Var(_) | Expr::Special(_) => return false,
-            other => open.extend(other.operands().filter(|operand| seen.insert(*operand))),
-        }
-    }
-    true
-}
-
 #[cfg(test)]
-mod tests {
-    use super::look_up_by_row;
-    use crate::kernel::same_terms::check_same_terms;
-    use crate::kernel::{Kernel, parse, print, verify};
-
-    /// A kernel of which each thread computes two vectors of eight elements of `m` rows of `n`, by what it reads at an index of
-    /// their number `$e`.
-    fn read(index: &str, condition: &str) -> Kernel {
-        let element = |vector: &str, lane: &str| format!("(blockIdx.x * 2 + {vector}) * 64 + threadIdx.x * 8 + {lane}");
-        let [index, condition] = [index, condition].map(|text| text.replace("$e", &format!("({})", element("u", "v"))));
-        let text = format!(
-            "kernel k index i32 {{
-  param m: i32 = size(0, 0)
-  param n: i32 = size(0, 1)
-  param *x = input(0)
-  param *y = output(0)
-  global x: f32[m * n] align 16
-  global y: f32[m * n] align 16
-  local a: f32[16] align 16
-  launch grid (ceildiv(m * n, 128), 1, 1) block (8, 1, 1) max_threads 8 min_blocks 1
-  for u: i32 in 0..2 unroll {{
-    for v: i32 in 0..8 unroll {{
-      if {condition} {{
-        let r: f32 = load x[{index}]
-        store a[u * 8 + v] = r
-      }}
-      else {{
-        store a[u * 8 + v] = 0.0f32
-      }}
-    }}
-  }}
-  for p: i32 in 0..2 unroll {{
-    for q: i32 in 0..8 unroll {{
-      let t: f32 = load a[p * 8 + q]
-      if {e} < m * n {{
-        store y[{e}] = t + 1.0f32
-      }}
-    }}
-  }}
-}}
-",
-            e = element("p", "q")
-        );
-        let kernel = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-        verify(&kernel).unwrap_or_else(|error| panic!("{error}"));
-        kernel
-    }
-
-    /// The kernel loads so often in its text, and writes what it wrote.
-    #[track_caller]
-    fn check(index: &str, condition: &str, loads: usize) {
-        let before = read(index, condition);
-        let mut after = before.clone();
-        look_up_by_row(&mut after);
-        verify(&after).unwrap_or_else(|error| panic!("{error}"));
-        let text = print(&after);
-        assert_eq!(text.matches("load x[").count(), loads, "{text}");
-        for (m, n) in
-            [(150, 1), (70, 2), (21, 6), (19, 7), (17, 8), (15, 9), (5, 29), (1, 128), (2, 64), (1, 5), (1, 1)]
-        {
-            check_same_terms(&before, &after, [m, n]);
-        }
-    }
-
-    #[test]
-    fn what_rows_have_is_loaded_for_two() {
-        check("$e / n", "$e < m * n", 3);
-        check("$e / n * n", "$e < m * n", 3);
-        check("$e / n % 3", "$e < m * n && $e / n < m", 3);
-        // One row of several.
-        check("$e / n / 3", "$e < m * n", 3);
-        check("$e / n / 3 / 2 * n", "$e < m * n", 3);
-        check("$e / n / 3 + $e / n % 3", "$e < m * n && $e / n < m", 3);
-    }
-
-    #[test]
-    fn places_in_rows_follow_each_other() {
-        check("$e / n % 2 * n + $e % n", "$e < m * n", 2);
-        // Too little.
-        check("$e % n", "$e < m * n", 1);
-    }
-
-    #[test]
-    fn other_indices_stay() {
-        check("$e", "$e < m * n", 1);
-        check("$e / n + v % 2", "$e < m * n && $e / n + v % 2 < m * n", 1);
-        check("$e / n", "$e < m * n && $e % n < n", 1);
-        check("$e / n % ($e / m + 1)", "$e < m * n", 1);
-    }
-}
+mod tests;

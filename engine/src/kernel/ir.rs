@@ -106,8 +106,18 @@ pub struct Buffer {
     /// Alignment of element 0 in bytes: a fact that the launch guarantees for
     /// global buffers, a demand for the others.
     pub align: u32,
+    /// The first element that is the kernel's, of an output that may begin anywhere in something else: those before are
+    /// there, so that element 0 is aligned.
+    pub start: u32,
     /// Whether the launch provides it filled with zero bytes (workspace only).
     pub zeroed: bool,
+}
+
+impl Buffer {
+    /// Bytes before the first element that is the kernel's.
+    pub fn start_bytes(&self) -> u64 {
+        u64::from(self.start) * self.dtype.bytes() as u64
+    }
 }
 
 /// A memory space.

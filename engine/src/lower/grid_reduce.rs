@@ -17,9 +17,17 @@
 use super::block_reduce::Batch;
 use super::context::Lowering;
 use crate::diag::{Diagnostic, Result, code};
-use crate::kernel::{AtomicOp, CacheHint, Dim, ExprId, StmtKind, Unroll};
+use crate::kernel::{AtomicOp, BufId, CacheHint, Dim, ExprId, StmtKind, Unroll};
 use crate::num::{BinaryOp, DType};
 use crate::schedule::{ParallelType, TvId};
+
+/// Registers for values of other blocks that are on their way at once, of all threads that share a result: one after the other,
+/// each would wait for the memory behind the first-level cache. Many threads have few turns.
+const AHEAD: i64 = 128;
+/// Of these the most of one thread: registers that a kernel does not need elsewhere cost it blocks.
+const MOST_AHEAD: i64 = 16;
+/// The most blocks whose values are on their way at once.
+const BLOCKS_AHEAD: i64 = 4;
 
 /// Where blocks and threads stand in a grid reduction.
 #[derive(Clone, Copy)]
@@ -196,8 +204,9 @@ impl Lowering<'_> {
     }
 
     /// Threads that share a result take the blocks' partial results in turn,
-    /// before they combine among themselves. All of them take as many turns, so that warps stay together: lanes that
-    /// left the loop earlier would make the exchange behind it one of diverged warps.
+    /// before they combine among themselves: those of several blocks are read before the first of them is combined. All
+    /// take as many turns, so that warps stay together: lanes that left the loop earlier would make the exchange behind
+    /// it one of diverged warps.
     pub(super) fn combine_blocks(&mut self, tv: TvId, batch: &Batch) -> Result<()> {
         let place = &self.placed()?;
         let scratch =
@@ -207,28 +216,86 @@ impl Lowering<'_> {
             let k = self.b.int(k);
             self.b.store(batch.array, k, identity);
         }
+        let ahead = self.blocks_ahead(place, batch);
+        let held = (ahead > 1).then(|| self.b.local(format!("{}_b", batch.name), batch.dtype, ahead * batch.len));
         let dtype = self.b.index_type();
         let (var, first) = self.b.counter("block", dtype);
         self.b.open();
-        let block = self.b.exprs().add(first, place.combiner);
-        self.b.open();
-        for k in 0..batch.len {
-            let k = self.b.int(k);
-            let element = self.scratch_element(place, batch.len, block, k);
-            let value = self.b.load_hinted(format!("{}_b", batch.name), scratch, element, CacheHint::Global);
-            let before = self.b.load(batch.name.clone(), batch.array, k);
-            let after = batch.combine.apply(&mut self.b, &batch.name, before, value);
-            self.b.store(batch.array, k, after);
-        }
-        let then = self.b.close();
-        if place.combiners == 1 {
-            then.into_iter().for_each(|stmt| self.b.emit(stmt.kind));
-        } else {
-            let condition = self.b.exprs().lt(block, place.blocks);
-            self.b.emit(StmtKind::If { condition, then, otherwise: Vec::new() });
+        match held {
+            Some(held) => {
+                self.each_block(place, first, ahead, |this, turn, block| {
+                    for k in 0..batch.len {
+                        let (value, _) = this.partial(place, batch, scratch, block, k);
+                        let slot = this.held_value(batch, turn, k);
+                        this.b.store(held, slot, value);
+                    }
+                });
+                self.each_block(place, first, ahead, |this, turn, _| {
+                    for k in 0..batch.len {
+                        let slot = this.held_value(batch, turn, k);
+                        let value = this.b.load(format!("{}_b", batch.name), held, slot);
+                        let k = this.b.int(k);
+                        this.combine_value(batch, k, value);
+                    }
+                });
+            }
+            None => self.each_block(place, first, 1, |this, _, block| {
+                for k in 0..batch.len {
+                    let (value, k) = this.partial(place, batch, scratch, block, k);
+                    this.combine_value(batch, k, value);
+                }
+            }),
         }
         let (body, start) = (self.b.close(), self.b.int(0));
-        self.b.emit(StmtKind::For { var, start, end: place.blocks, step: place.combiners, unroll: Unroll::No, body });
+        let step = place.combiners * ahead;
+        self.b.emit(StmtKind::For { var, start, end: place.blocks, step, unroll: Unroll::No, body });
         Ok(())
+    }
+
+    /// How many blocks' values a thread reads before it combines the first. Blocks that all combine hold their rows in
+    /// registers meanwhile, which leaves no room.
+    fn blocks_ahead(&self, place: &Place, batch: &Batch) -> i64 {
+        if self.facts.blocks_wait {
+            return 1;
+        }
+        let registers = batch.len * (batch.dtype.bits() as i64 / 32).max(1);
+        ((AHEAD / place.combiners).min(MOST_AHEAD) / registers).clamp(1, BLOCKS_AHEAD)
+    }
+
+    /// For each of the blocks that a thread takes in an iteration, if there is one: its place among them and its index.
+    fn each_block(&mut self, place: &Place, first: ExprId, ahead: i64, mut body: impl FnMut(&mut Self, i64, ExprId)) {
+        for turn in 0..ahead {
+            let before = self.b.int(turn * place.combiners);
+            let before = self.b.exprs().add(before, place.combiner);
+            let block = self.b.exprs().add(first, before);
+            self.b.open();
+            body(self, turn, block);
+            let then = self.b.close();
+            if place.combiners * ahead == 1 {
+                then.into_iter().for_each(|stmt| self.b.emit(stmt.kind));
+            } else {
+                let condition = self.b.exprs().lt(block, place.blocks);
+                self.b.emit(StmtKind::If { condition, then, otherwise: Vec::new() });
+            }
+        }
+    }
+
+    /// A value that a block left, and its number.
+    fn partial(&mut self, place: &Place, batch: &Batch, scratch: BufId, block: ExprId, k: i64) -> (ExprId, ExprId) {
+        let k = self.b.int(k);
+        let element = self.scratch_element(place, batch.len, block, k);
+        (self.b.load_hinted(format!("{}_b", batch.name), scratch, element, CacheHint::Global), k)
+    }
+
+    /// Where a value of one of the blocks of an iteration is held.
+    fn held_value(&mut self, batch: &Batch, turn: i64, k: i64) -> ExprId {
+        self.b.int(turn * batch.len + k)
+    }
+
+    /// Combines a value of another block with the thread's own.
+    fn combine_value(&mut self, batch: &Batch, k: ExprId, value: ExprId) {
+        let before = self.b.load(batch.name.clone(), batch.array, k);
+        let after = batch.combine.apply(&mut self.b, &batch.name, before, value);
+        self.b.store(batch.array, k, after);
     }
 }

@@ -413,9 +413,11 @@ impl Lowering<'_> {
         let row = match shift.rows {
             None => self.row_offset(shift.reference, root, Some(vector))?,
             Some(rows) => {
+                let start = self.start(&self.layout(shift.reference)?);
                 let index = self.index_modulo(rows, vector)?;
                 let stride = self.extent(root)?;
-                self.b.exprs().mul(index, stride)
+                let row = self.b.exprs().mul(index, stride);
+                self.b.exprs().add(start, row)
             }
         };
         let vector = self.b.int(vector);
@@ -528,7 +530,12 @@ impl Lowering<'_> {
         }
     }
 
-    /// The address as a sum of two parts: the terms of all memory runs but the
+    /// The number of a tensor's element 0 in memory.
+    fn start(&mut self, layout: &TensorLayout) -> ExprId {
+        self.b.int(layout.start.into())
+    }
+
+    /// The address as a sum of two parts: the number of element 0 with the terms of all memory runs but the
     /// innermost, and the innermost. With `without`, the indices of those roots are
     /// taken as 0, and they must be the innermost run. With `modulus` parts are congruent to these.
     fn linear_parts(
@@ -540,7 +547,7 @@ impl Lowering<'_> {
     ) -> Result<(ExprId, ExprId)> {
         let runs = self.memory_runs(tv, layout, without)?;
         let zero = self.b.int(0);
-        let (mut rest, mut last) = (zero, zero);
+        let (mut rest, mut last) = (self.start(layout), zero);
         for run in runs {
             rest = self.b.exprs().add(rest, last);
             let index = match (run.axis, run.found) {

@@ -2,11 +2,12 @@
 //!
 //! A lookup is a load of its table, whose address has the value of the index tensor in place of the
 //! index of the axis that is looked up. That value is read once before the address is formed, and kept
-//! between 0 and the last index of the axis: whatever data say, nothing outside of the table is
-//! read. That an index is one of the axis is checked by who runs the kernel (`runtime::lookups`).
+//! between 0 and the last index of the axis, unless it is computed of positions and cannot lie elsewhere (`within`): whatever
+//! data say, nothing outside of the table is read. That an index is one of the axis is checked by who runs the kernel (`runtime::lookups`).
 //! Tables without an element on that axis are refused before kernels are chosen.
 
 use super::context::{Lowering, identifier};
+use super::within::Within;
 use crate::axes::AxisRef;
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::ExprId;
@@ -34,12 +35,21 @@ impl Lowering<'_> {
             return Ok(None);
         };
         let value = self.read(index)?;
-        let value = self.as_index(value);
-        let (extent, one, zero) = (self.extent(axis)?, self.b.int(1), self.b.int(0));
-        let last = self.b.exprs().sub(extent, one);
-        let last = self.b.exprs().as_data(last);
-        let most = self.b.exprs().binary(BinaryOp::Minimum, value, last);
-        let found = self.b.exprs().binary(BinaryOp::Maximum, most, zero);
+        let mut found = self.as_index(value);
+        // An index is narrowed before it is kept in its axis: of larger numbers the rest may be any.
+        let fits = |within: &Within| within.lo >= f64::from(i32::MIN) && within.hi <= f64::from(i32::MAX);
+        let within = self.facts.within(index).filter(fits);
+        let last = self.scheduled.axes.constant_size(axis).map_or(f64::NEG_INFINITY, |extent| (extent - 1) as f64);
+        if within.is_none_or(|within| within.hi > last) {
+            let (extent, one) = (self.extent(axis)?, self.b.int(1));
+            let last = self.b.exprs().sub(extent, one);
+            let last = self.b.exprs().as_data(last);
+            found = self.b.exprs().binary(BinaryOp::Minimum, found, last);
+        }
+        if within.is_none_or(|within| within.lo < 0.0) {
+            let zero = self.b.int(0);
+            found = self.b.exprs().binary(BinaryOp::Maximum, found, zero);
+        }
         let name = format!("{}_at", identifier(&self.scheduled.tensors[table].name));
         let found = self.b.let_(name, found);
         Ok(Some(self.b.exprs().as_index(found)))

@@ -51,6 +51,7 @@ mod tile;
 mod together;
 mod tree;
 mod vector;
+mod within;
 
 pub use compile::{lower, lower_sharing};
 pub(crate) use context::identifier;

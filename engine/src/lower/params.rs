@@ -149,7 +149,7 @@ impl Lowering<'_> {
                     .filter(|axis| data.axes[*axis].indexed().is_some())
                     .map(|axis| MemoryAxis { axis, dense: true, stride_fact: 1 })
                     .collect();
-                Ok(TensorLayout { align: 16, order, size_facts: vec![1; data.axes.len()] })
+                Ok(TensorLayout { align: 16, start: 0, order, size_facts: vec![1; data.axes.len()] })
             }
         }
     }
@@ -177,17 +177,23 @@ impl Lowering<'_> {
         let (name, dtype) = (identifier(&data.name), data.dtype);
         let buffer = match io {
             Some(Io::Input(input)) => self.b.input(name, input, dtype, len, layout.align),
-            Some(Io::Output(output)) => self.b.output(name, output, dtype, len, layout.align),
+            Some(Io::Output(output)) => self.b.output_from(name, output, dtype, len, (layout.align, layout.start)),
             None => self.b.workspace(name, dtype, len, layout.align, false),
         };
         self.buffers.set(tv, Some(buffer));
         Ok(buffer)
     }
 
+    /// The number of elements up to a tensor's last: those before its first and [`Self::span`].
+    fn reach(&mut self, tv: TvId, layout: &TensorLayout) -> Result<ExprId> {
+        let (start, span) = (self.b.int(layout.start.into()), self.span(tv, layout)?);
+        Ok(self.b.exprs().add(span, start))
+    }
+
     /// The number of elements from a tensor's first to its last:
     /// `1 + sum (extent - 1) * stride`, or the product of the extents where the
     /// tensor is dense; 0 where an extent is 0.
-    fn reach(&mut self, tv: TvId, layout: &TensorLayout) -> Result<ExprId> {
+    fn span(&mut self, tv: TvId, layout: &TensorLayout) -> Result<ExprId> {
         let axes = self.scheduled.tensors[tv].axes.clone();
         let io = self.scheduled.tensors[tv].io;
         if layout.is_dense() {

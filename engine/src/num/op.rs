@@ -172,6 +172,11 @@ impl UnaryOp {
     pub const fn is_one_instruction(self) -> bool {
         matches!(self, UnaryOp::Abs | UnaryOp::Neg | UnaryOp::Relu)
     }
+    /// Whether its code is long: an argument of any size is brought into a period, or one of several polynomials is chosen.
+    pub const fn is_long(self) -> bool {
+        use UnaryOp::*;
+        matches!(self, Cos | Sin | Tan | Lgamma | Erfinv | Erfcinv)
+    }
     /// Whether the operation is defined on operands of this type.
     pub const fn accepts(self, dtype: DType) -> bool {
         use UnaryOp::*;

@@ -40,31 +40,52 @@ pub(super) fn is_all(whole: &Whole<'_>, x: TensorId, ranges: &[(i64, i64)]) -> b
     ranges.iter().zip(whole.sizes(x)).all(|(range, size)| *range == (0, *size))
 }
 
-/// Whether a slice of `x` has the axes of `result`: those that are cut are decided by
-/// their number of elements, the others are those of `x`.
+/// The axes of one element that iterate in `x` and are broadcasts in `result`, a part of it: a slice up to a number has those, since
+/// that would cut a longer axis.
+pub(super) fn ones(whole: &Whole<'_>, result: TensorId, x: TensorId) -> Vec<bool> {
+    let is_one =
+        |(axis, size): (usize, &i64)| *size == 1 && whole.is_broadcast(result, axis) && !whole.is_broadcast(x, axis);
+    whole.sizes(x).iter().enumerate().map(is_one).collect()
+}
+
+/// Whether a slice of `x` can have the axes of `result`: those that are cut are decided by
+/// their number of elements, the others are those of `x`, or broadcasts where they have one element ([`ones`]).
 pub(super) fn slices_to(whole: &Whole<'_>, result: TensorId, x: TensorId, ranges: &[(i64, i64)]) -> bool {
     ranges.iter().enumerate().all(|(axis, &(start, end))| {
         let cut = (start, end) != (0, whole.sizes(x)[axis]);
-        let kind = match end - start {
-            _ if !cut => whole.kind(x, axis),
-            1 => AxisKind::Broadcast,
-            _ => AxisKind::Iteration,
+        let (kind, wanted) = (whole.kind(x, axis), whole.kind(result, axis));
+        let fits = match end - start {
+            1 if !cut => kind == wanted || wanted == AxisKind::Broadcast,
+            _ if !cut => kind == wanted,
+            1 => wanted == AxisKind::Broadcast,
+            _ => wanted == AxisKind::Iteration,
         };
-        whole.sizes(result)[axis] == end - start && kind == whole.kind(result, axis)
+        whole.sizes(result)[axis] == end - start && fits
     })
 }
 
 /// The elements of an old tensor between positions: the tensor, where these are all.
 pub(super) fn slice(r: &mut Rewriter<'_>, whole: &Whole<'_>, x: TensorId, ranges: &[(i64, i64)]) -> Result<TensorId> {
+    slice_to(r, whole, x, ranges, &[])
+}
+
+/// The same with some axes of one element that iterate as broadcasts ([`ones`]).
+pub(super) fn slice_to(
+    r: &mut Rewriter<'_>,
+    whole: &Whole<'_>,
+    x: TensorId,
+    ranges: &[(i64, i64)],
+    ones: &[bool],
+) -> Result<TensorId> {
     let new = r.tensor(x)?;
-    if is_all(whole, x, ranges) {
+    if is_all(whole, x, ranges) && !ones.contains(&true) {
         return Ok(new);
     }
     let own = extents(r, whole, x);
     let starts: Vec<Src> = ranges.iter().map(|range| range.0.into()).collect();
-    // An axis that is not cut keeps its extent, and so its kind.
+    // An axis that is not cut keeps its extent, and so its kind, unless it is asked for as a broadcast.
     let end = |(axis, &(start, end)): (usize, &(i64, i64))| match whole.sizes(x)[axis] {
-        size if (start, end) == (0, size) => own[axis],
+        size if (start, end) == (0, size) && ones.get(axis) != Some(&true) => own[axis],
         _ => end.into(),
     };
     let ends: Vec<Src> = ranges.iter().enumerate().map(end).collect();

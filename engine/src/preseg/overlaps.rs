@@ -12,7 +12,7 @@
 //! Only results are written so, or what a view makes a result of, since a stack of long parts is a view of memory; also where axes
 //! are moved before the result is copied row by row. Parts are made by few operations of arguments that are row-major, as the result is then.
 
-use super::make::{broadcast, extents, reshape, slice, tensor};
+use super::make::{broadcast, extents, ones, reshape, slice_to, tensor};
 use super::slices::ranges;
 use super::whole::{Change, Changes, Whole, call, operand, placed_row_major, tensors};
 use super::windows::is_in_memory;
@@ -267,7 +267,7 @@ fn cut(r: &mut Rewriter<'_>, whole: &Whole<'_>, x: TensorId, axis: usize, (from,
     };
     let start = wanted[axis].0;
     wanted[axis] = (start + from, start + to);
-    slice(r, whole, seen, &wanted)
+    slice_to(r, whole, seen, &wanted, &ones(whole, x, seen))
 }
 
 /// What parts are made of.

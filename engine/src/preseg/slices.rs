@@ -5,7 +5,7 @@
 //! element by element, and read in part, is computed of parts of them (`windows`): nothing of it is stored.
 
 use super::lookups::is_stored;
-use super::make::{is_all, pad, pads_to, slice, slices_to};
+use super::make::{is_all, ones, pad, pads_to, slice_to, slices_to};
 use super::whole::{Change, Changes, Whole, call, operand, tensors};
 use super::windows::{Made, Moved, Window};
 use crate::fusion::ops::Form;
@@ -79,11 +79,12 @@ fn of_cat<'a>(
             continue;
         }
         *own = (own.0 - start, own.1 - start);
-        let usable = match is_all(whole, part, &ranges) {
+        let ones = ones(whole, output, part);
+        let usable = match is_all(whole, part, &ranges) && !ones.contains(&true) {
             true => whole.stands_for(output, part),
             false => slices_to(whole, output, part, &ranges),
         };
-        return usable.then(|| -> Change<'a> { Box::new(move |r| slice(r, whole, part, &ranges)) });
+        return usable.then(|| -> Change<'a> { Box::new(move |r| slice_to(r, whole, part, &ranges, &ones)) });
     }
     None
 }
@@ -93,7 +94,7 @@ fn of_computed<'a>(whole: &'a Whole<'a>, op: &'a Op, made: &Rc<RefCell<Made>>) -
     let (moved, made) = (Moved::of(whole, op)?, Rc::clone(made));
     let (x, output) = (operand(op)?, op.output());
     let fits = match moved.window() {
-        Window::Slice(ranges) => slices_to(whole, output, x, ranges),
+        Window::Slice(ranges, _) => slices_to(whole, output, x, ranges),
         Window::Pad(widths) => pads_to(whole, output, x, widths),
         Window::Select(..) | Window::Squeeze(_) => true,
     };
@@ -111,7 +112,9 @@ fn of_pad<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
     if is_all(whole, x, &ranges) {
         return same(whole, output, x);
     }
-    slices_to(whole, output, x, &ranges).then(|| -> Change<'a> { Box::new(move |r| slice(r, whole, x, &ranges)) })
+    let ones = ones(whole, output, x);
+    let fits = slices_to(whole, output, x, &ranges);
+    fits.then(|| -> Change<'a> { Box::new(move |r| slice_to(r, whole, x, &ranges, &ones)) })
 }
 
 /// What a pad adds before and after each axis.

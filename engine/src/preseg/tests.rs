@@ -366,6 +366,17 @@ fn what_is_repeated_is_read_again() {
 }
 
 #[test]
+fn what_is_repeated_once_is_a_copy() {
+    check(
+        &["repeats"],
+        "%x: f32[?, ?], %z: f32[]",
+        &[&[1, 3], &[]],
+        "%a = repeat %x counts(1, 1)\n%b = repeat %z counts()\nreturn %a, %b",
+        "%a = stride_order %x order(1, 0)\n%b = set %z\nreturn %a, %b",
+    );
+}
+
+#[test]
 fn reductions_over_one_element_drop_axes() {
     check(
         &["thin"],

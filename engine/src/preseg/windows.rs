@@ -11,7 +11,7 @@
 //!   counted as if all came from memory, and by few operations.
 //! * A pad is moved where zeros, or other constants that it adds, give its own value behind the operations.
 
-use super::make::{broadcast, call as make, pad, slice, squeeze};
+use super::make::{broadcast, call as make, ones, pad, slice_to, squeeze};
 use super::slices::{fill, ranges, widths};
 use super::whole::{Whole, call, operand};
 use crate::diag::{Diagnostic, Result};
@@ -31,8 +31,8 @@ const OF_FUNCTION: usize = 8;
 /// What an operation shows of its operand.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Window {
-    /// The elements between positions.
-    Slice(Vec<(i64, i64)>),
+    /// The elements between positions, and which axes of one element, which iterate, are broadcasts then.
+    Slice(Vec<(i64, i64)>, Vec<bool>),
     /// So many elements more before and after each axis, or fewer.
     Pad(Vec<(i64, i64)>),
     /// One position of an axis, which is dropped.
@@ -45,7 +45,7 @@ impl Window {
     /// What an operation shows, where that is known.
     pub(super) fn of(whole: &Whole<'_>, op: &Op) -> Option<Self> {
         if call(op, Form::Slice).is_some() {
-            return ranges(whole, op).map(Window::Slice);
+            return Some(Window::Slice(ranges(whole, op)?, ones(whole, op.output(), operand(op)?)));
         }
         if call(op, Form::Pad).is_some() {
             return widths(whole, op).map(Window::Pad);
@@ -72,9 +72,10 @@ impl Window {
         let sizes = whole.sizes(own);
         match self {
             // What has one element for all along an axis has it for those that are left.
-            Window::Slice(ranges) => {
-                let own = ranges.iter().zip(sizes).map(|(range, size)| if *size == 1 { (0, 1) } else { *range });
-                Some(Window::Slice(own.collect()))
+            Window::Slice(ranges, ones) => {
+                let shown = ranges.iter().zip(sizes).map(|(range, size)| if *size == 1 { (0, 1) } else { *range });
+                let ones = ones.iter().enumerate().map(|(axis, one)| *one && !whole.is_broadcast(own, axis));
+                Some(Window::Slice(shown.collect(), ones.collect()))
             }
             Window::Pad(widths) => {
                 let mut axes = widths.iter().zip(sizes.iter().zip(whole.sizes(x)));
@@ -89,15 +90,15 @@ impl Window {
     }
 
     fn before_broadcast(&self, flags: &[bool]) -> Option<Option<Self>> {
-        let kept = |list: &[(i64, i64)]| -> Vec<(i64, i64)> {
-            list.iter().zip(flags).filter(|(_, inserted)| !**inserted).map(|(pair, _)| *pair).collect()
-        };
+        fn kept<T: Copy>(list: &[T], flags: &[bool]) -> Vec<T> {
+            list.iter().zip(flags).filter(|(_, inserted)| !**inserted).map(|(own, _)| *own).collect()
+        }
         let place = |dim: usize| flags[..dim].iter().filter(|inserted| !**inserted).count();
         Some(match self {
-            Window::Slice(ranges) => Some(Window::Slice(kept(ranges))),
+            Window::Slice(ranges, ones) => Some(Window::Slice(kept(ranges, flags), kept(ones, flags))),
             Window::Pad(widths) => {
                 let widens = widths.iter().zip(flags).any(|(width, inserted)| *inserted && *width != (0, 0));
-                return (!widens).then(|| Some(Window::Pad(kept(widths))));
+                return (!widens).then(|| Some(Window::Pad(kept(widths, flags))));
             }
             Window::Select(dim, _) | Window::Squeeze(dim) if flags[*dim] => None,
             Window::Select(dim, index) => Some(Window::Select(place(*dim), *index)),
@@ -106,14 +107,14 @@ impl Window {
     }
 
     fn before_permute(&self, perm: &[u32]) -> Self {
-        let moved = |list: &[(i64, i64)]| {
+        fn moved<T: Copy>(list: &[T], perm: &[u32]) -> Vec<T> {
             let mut own = list.to_vec();
-            perm.iter().zip(list).for_each(|(axis, pair)| own[*axis as usize] = *pair);
+            perm.iter().zip(list).for_each(|(axis, shown)| own[*axis as usize] = *shown);
             own
-        };
+        }
         match self {
-            Window::Slice(ranges) => Window::Slice(moved(ranges)),
-            Window::Pad(widths) => Window::Pad(moved(widths)),
+            Window::Slice(ranges, ones) => Window::Slice(moved(ranges, perm), moved(ones, perm)),
+            Window::Pad(widths) => Window::Pad(moved(widths, perm)),
             Window::Select(dim, index) => Window::Select(perm[*dim] as usize, *index),
             Window::Squeeze(dim) => Window::Squeeze(perm[*dim] as usize),
         }
@@ -128,22 +129,24 @@ impl Window {
         };
         match self {
             Window::Pad(_) => true,
-            Window::Slice(ranges) => {
+            Window::Slice(ranges, ones) => {
                 let mut axes = ranges.iter().zip(widths.iter().zip(whole.sizes(seen)));
-                axes.all(|((start, end), ((before, _), size))| before + size > *start && *end > *before)
+                // A pad has the kinds of axes that it does not change.
+                !ones.contains(&true)
+                    && axes.all(|((start, end), ((before, _), size))| before + size > *start && *end > *before)
             }
             Window::Select(..) | Window::Squeeze(_) => false,
         }
     }
 
     fn before_squeeze(&self, flags: &[bool]) -> Self {
-        let spread = |list: &[(i64, i64)], dropped: (i64, i64)| {
+        fn spread<T: Copy>(list: &[T], flags: &[bool], dropped: T) -> Vec<T> {
             let mut kept = list.iter().copied();
             flags.iter().map(|flag| if *flag { dropped } else { kept.next().unwrap_or(dropped) }).collect()
-        };
+        }
         match self {
-            Window::Slice(ranges) => Window::Slice(spread(ranges, (0, 1))),
-            Window::Pad(widths) => Window::Pad(spread(widths, (0, 0))),
+            Window::Slice(ranges, ones) => Window::Slice(spread(ranges, flags, (0, 1)), spread(ones, flags, false)),
+            Window::Pad(widths) => Window::Pad(spread(widths, flags, (0, 0))),
             Window::Select(dim, index) => Window::Select(place_before(flags, *dim), *index),
             Window::Squeeze(dim) => Window::Squeeze(place_before(flags, *dim)),
         }
@@ -153,7 +156,7 @@ impl Window {
     fn dropped(&self) -> Option<usize> {
         match self {
             Window::Select(dim, _) | Window::Squeeze(dim) => Some(*dim),
-            Window::Slice(_) | Window::Pad(_) => None,
+            Window::Slice(..) | Window::Pad(_) => None,
         }
     }
 }
@@ -419,7 +422,7 @@ impl<'a> Moved<'a> {
             return Ok(known);
         }
         match window {
-            Window::Slice(ranges) => slice(r, whole, x, ranges),
+            Window::Slice(ranges, ones) => slice_to(r, whole, x, ranges, ones),
             Window::Pad(widths) => pad(r, x, widths, self.fill),
             Window::Select(dim, index) => {
                 let (new, index, dim) = (r.tensor(x)?, r.scalar(*index), OpArg::Int(*dim as i64));

@@ -5,7 +5,8 @@ use super::steps::{self, Copy, HostCall, HostInput, Launch, LibraryCall, Program
 use crate::compile::{Plan, bind_launch};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{self, Bindings, FoundView, Operand, TensorId};
-use crate::segment::{LibraryPart, PartOf, Segment, SegmentKind, Segments};
+use crate::kernel::ParamKind;
+use crate::segment::{LibraryPart, Place, Segment, SegmentKind, Segments};
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::{PrimaryMap, SecondaryMap};
 use smallvec::SmallVec;
@@ -89,7 +90,7 @@ impl<'a> Building<'a> {
         let mut outputs = Vec::with_capacity(segment.outputs.len());
         let mut copies = Vec::new();
         for (&tensor, meta) in segment.outputs.iter().zip(&segment.metas) {
-            if let Some(place) = segments.part(tensor) {
+            if let Some(place) = segments.place_of(tensor) {
                 outputs.push(self.part(tensor, place, meta)?);
                 continue;
             }
@@ -112,7 +113,7 @@ impl<'a> Building<'a> {
     }
 
     /// A value in its place in another, which is there from its first part on.
-    fn part(&mut self, tensor: TensorId, place: &PartOf, meta: &TensorMeta) -> Result<ValueId> {
+    fn part(&mut self, tensor: TensorId, place: &Place, meta: &TensorMeta) -> Result<ValueId> {
         if *meta != place.meta {
             let name = &self.segments.fusion.tensors[tensor].name;
             return Err(Diagnostic::bug(format!("`%{name}` lies otherwise than as a part of what it is joined to")));
@@ -124,7 +125,7 @@ impl<'a> Building<'a> {
         Ok(self.add(tensor, meta.clone(), Storage::AliasOf { value: whole, offset: place.offset }))
     }
 
-    /// What was joined of parts lies as it was expected to, and arguments are copied there.
+    /// What was joined of parts lies as it was expected to.
     fn joined(&mut self, segment: &Segment) -> Result<()> {
         for (&tensor, meta) in segment.outputs.iter().zip(&segment.metas) {
             let (whole, placed) = (self.value(tensor)?, self.result_layout(self.storage(tensor)));
@@ -132,11 +133,6 @@ impl<'a> Building<'a> {
             if self.values[whole].meta != *meta || !is_placed {
                 let name = &self.segments.fusion.tensors[tensor].name;
                 return Err(Diagnostic::bug(format!("`%{name}` was joined in another layout than is wanted")));
-            }
-            for (part, place) in self.segments.copied_into(tensor) {
-                let storage = Storage::AliasOf { value: whole, offset: place.offset };
-                let to = self.values.push(Value { tensor: *part, meta: place.meta.clone(), storage });
-                self.steps.push(Step::Copy(Copy::new(self.value(*part)?, to)));
             }
         }
         Ok(())
@@ -259,8 +255,26 @@ impl<'a> Building<'a> {
     ) -> Result<Launch> {
         let metas: Vec<ArgMeta> = inputs.iter().map(|input| self.meta(input)).collect();
         let launch = bind_launch(plan, &metas, &segment.metas)?;
+        self.check_starts(plan, &outputs)?;
         let inputs = inputs.iter().map(HostInput::value).collect();
         Ok(Launch { segment: position, plan: plan.clone(), launch, inputs, outputs, frees: Vec::new() })
+    }
+
+    /// Fails where an output that is a part of something else begins elsewhere than its kernel was made for.
+    fn check_starts(&self, plan: &Plan, outputs: &[ValueId]) -> Result<()> {
+        for param in plan.kernel().params.values() {
+            let ParamKind::Output { output, buffer } = param.kind else { continue };
+            let (buffer, place) =
+                (&plan.kernel().buffers[buffer], steps::root(&self.values, outputs[output as usize]).1);
+            let is_aligned = |bytes: u64| bytes.is_multiple_of(buffer.align.into());
+            if !place.checked_sub(buffer.start_bytes()).is_some_and(is_aligned) {
+                let (kernel, name) = (&plan.kernel().name, &buffer.name);
+                return Err(Diagnostic::bug(format!(
+                    "kernel {kernel} writes {name} at another place than byte {place}"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Operands that no library takes as they lie are copied, a bias that is repeated as often as it is added.

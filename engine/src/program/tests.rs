@@ -5,7 +5,7 @@ use super::{Program, ResultMemory, RngOffset, ScalarUse, Step, Storage};
 use crate::compile::{BoundFusion, FreshPlans};
 use crate::diag::code;
 use crate::fusion::bind;
-use crate::kernel::BoundParam;
+use crate::kernel::{self, BoundParam};
 use crate::num::{DType, Value};
 use crate::options::{CompileCx, DeviceDesc, NoTrace, Options};
 use crate::property::property;
@@ -299,4 +299,24 @@ fn parts_are_written_into_the_memory_of_the_whole() {
     // Of the elements between first and last, those of the other part are not the kernel's.
     let gaps = |launch: &super::Launch| launch.launch.gaps.values().sum::<u64>();
     assert_eq!([first, second, sum].map(gaps), [7 * 32, 7 * 64, 0]);
+}
+
+#[test]
+fn parts_begin_anywhere() {
+    let text = "fusion @f(%x: f32[?, ?], %y: f32[?, ?]) {
+  %a = softmax %x axis(1)
+  %b = softmax %y axis(1)
+  %c = cat %b, %a dim(1)
+  return %c
+}";
+    let program = program(text, &[&[8, 96], &[8, 35]]);
+    let launch = |name: &str| program.launches().find(|launch| program.name_of(launch.outputs[0]) == name).unwrap();
+    let start =
+        |launch: &super::Launch| launch.plan.kernel().buffers.values().map(|buffer| buffer.start).max().unwrap();
+    // Its elements are counted from the last multiple of 16 bytes: those before are not the kernel's either.
+    let a = launch("a");
+    assert_eq!((start(a), start(launch("b"))), (3, 0), "{program}");
+    assert_eq!(a.launch.gaps.values().sum::<u64>(), 3 + 7 * 35);
+    let again = kernel::print(&kernel::parse(a.plan.kernel_text()).unwrap());
+    assert!(again.contains(" align 16 start 3"), "{again}");
 }

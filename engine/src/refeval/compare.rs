@@ -11,7 +11,8 @@
 //! `8 sqrt(n) e`: what hundreds of blocks come to is added one after the other, and each
 //! time rounded as the partial result asks for, which is near `sqrt(n)` though the last one
 //! be small (of 17,000 sums of 3,001 terms the worst takes 7). A product of matrices, which a
-//! library sums one term after the other, adds `4 n e`. A rounding to `f16` or `bf16` on the way may fall to either
+//! library sums one term after the other, adds `4 n e`. Of a product of `n` elements each step rounds what all before come to:
+//! it is good to `2 sqrt(n) e` more, relative. A rounding to `f16` or `bf16` on the way may fall to either
 //! side, which is one spacing of that type: 2 are allowed.
 
 use crate::array::nest::Nest;
@@ -19,7 +20,7 @@ use crate::array::{copy_layout, parallel, row_major_strides};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::{Call, Form};
 use crate::fusion::{Bindings, Fusion, OpId, OpKind, TensorId};
-use crate::num::{DType, Value, storage};
+use crate::num::{DType, ReduceOp, Value, storage};
 use crate::tensor::HostTensor;
 use crate::util::EntityId;
 
@@ -71,7 +72,9 @@ impl Tolerance {
         let cone = Cone::of(fusion, bindings, output);
         let default = |dtype: DType| {
             let Self { abs, rel } = Self::default_for(dtype, cone.reduction);
-            Self { abs: abs + spacing(dtype.compute()) * 4.0 * cone.product.max(0) as f64, rel }
+            let e = spacing(dtype.compute());
+            let (terms, factors) = (cone.product.max(0) as f64, cone.factors.max(0) as f64);
+            Self { abs: abs + e * 4.0 * terms, rel: rel + e * 2.0 * factors.sqrt() }
         };
         let mut tolerance = default(dtype);
         // Computing in f32 for an f64 result is as good as f32.
@@ -94,6 +97,8 @@ struct Cone {
     reduction: i64,
     /// Most terms of one element of a product of matrices.
     product: i64,
+    /// Most elements that are multiplied to one.
+    factors: i64,
     /// The coarsest floating-point type of an operation's result.
     coarsest: Option<DType>,
     /// The same, not counting the output itself.
@@ -104,7 +109,7 @@ impl Cone {
     fn of(fusion: &Fusion, bindings: &Bindings, output: TensorId) -> Self {
         let mut needed = vec![false; fusion.tensors.len()];
         needed[output.index()] = true;
-        let mut cone = Self { reduction: 1, product: 0, coarsest: None, coarsest_inside: None };
+        let mut cone = Self { reduction: 1, product: 0, factors: 0, coarsest: None, coarsest_inside: None };
         let coarser = |known: Option<DType>, new: DType| match known {
             Some(known) if spacing(known) >= spacing(new) => Some(known),
             _ => Some(new),
@@ -118,6 +123,9 @@ impl Cone {
             match terms {
                 Some(Terms::Multiplied(n)) => cone.product = cone.product.max(n),
                 Some(Terms::Combined(n)) => cone.reduction = cone.reduction.max(n),
+                Some(Terms::Factors(n)) => {
+                    (cone.reduction, cone.factors) = (cone.reduction.max(n), cone.factors.max(n));
+                }
                 None => {}
             }
             // Moving elements does not round them.
@@ -142,15 +150,17 @@ enum Terms {
     Multiplied(i64),
     /// Elements of a reduction, or of a scan, or rows that are added.
     Combined(i64),
+    /// Elements of a reduction or a scan that multiplies them.
+    Factors(i64),
 }
 
 impl Terms {
     fn of(fusion: &Fusion, bindings: &Bindings, op: OpId) -> Option<Self> {
         let sizes = bindings.sizes(fusion, fusion.tensor_inputs(op).next()?);
         match &fusion.ops[op].kind {
-            OpKind::Reduce { axes, .. } => {
+            OpKind::Reduce { op, axes, .. } => {
                 let terms = axes.iter().fold(1i64, |n, &axis| n.saturating_mul(sizes[axis as usize]));
-                Some(Self::Combined(terms))
+                Some(if *op == ReduceOp::Prod { Self::Factors(terms) } else { Self::Combined(terms) })
             }
             // Those with scales and an epilogue multiply their first two operands too.
             OpKind::Call(call)
@@ -164,6 +174,9 @@ impl Terms {
                 let tensors: Vec<_> = fusion.tensor_inputs(op).collect();
                 let index = if is_grouped(call) { tensors.get(1) } else { tensors.iter().rev().nth(1) };
                 Some(Self::Combined(*bindings.sizes(fusion, *index?).first()?))
+            }
+            OpKind::Call(call) if call.movement().form == Some(Form::Scan(ReduceOp::Prod)) => {
+                Some(Self::Factors(sizes[call.axis("dim")]))
             }
             kind => Some(Self::Combined(sizes[kind.scanned()?])),
         }

@@ -3,14 +3,14 @@
 //! Kernels keep an index among those of the axis that it looks up, and say nothing where it is none of
 //! them. So a checked run computes, before the launch, each index of the kernel's lookups on the host, as far as
 //! the kernel computes it itself, and refuses what the reference refuses, in its words; of an operation that has become
-//! simpler ones the one that reads the index is named. The same goes for where groups end.
+//! simpler ones the one that reads the index is named. The same goes for where groups end, and for groups that start anywhere.
 //!
 //! Of a call whose results are known ([`Hints::results`](super::Hints)) the reference took the arguments before, and would
 //! take them again: indices that are computed of nothing else are not computed a second time.
 
 use super::executor::Call;
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::ops::Form;
+use crate::fusion::ops::{Experts, Form};
 use crate::fusion::{self, Bindings, Fusion, Op, OpId, OpKind, Operand, TensorId};
 use crate::program::{Launch, Program, Storage, ValueId};
 use crate::refeval;
@@ -43,6 +43,68 @@ pub(super) fn check(call: &Call<'_>, launch: &Launch, read: Read<'_>) -> Result<
     let taken_before = call.known.map(|_| &**call.program);
     let checker = Checker { fusion, metas, bindings, values: &launch.inputs, taken_before, read };
     fusion.ops.ids().try_for_each(|op| checker.check(op))
+}
+
+/// Fails with `E0213` if products with scales of groups that start anywhere have a group that does not fit them, in a definition
+/// that is given such arguments. What kernels compute in their place goes by rows, and asks of a row which group it is of.
+pub(super) fn check_experts(fusion: &Fusion, args: &[Arg]) -> Result<()> {
+    for op in fusion.ops.values().filter(|op| is(&op.kind, Form::ScaledGroups)) {
+        let bindings = fusion::bind_args(fusion, args)?;
+        let OpKind::Call(call) = &op.kind else { continue };
+        let operand = |name: &str| match op.inputs[call.operands(name)] {
+            [Operand::Tensor(tensor)] => Ok(tensor),
+            _ => Err(Diagnostic::bug(format!("{} has other operands than tensors", call.row.name))),
+        };
+        let sizes = |name: &str| {
+            let sizes = bindings.sizes(fusion, operand(name)?);
+            Ok::<_, Box<Diagnostic>>(
+                sizes.into_iter().map(|size| usize::try_from(size).unwrap_or(0)).collect::<Vec<_>>(),
+            )
+        };
+        let (&[m, k], &[.., n]) = (&sizes("mat1")?[..], &sizes("mat2")?[..]) else {
+            return Err(Diagnostic::bug(format!("{}: a matrix and a stack", call.row.name)));
+        };
+        let value = |name: &str| {
+            let tensor = operand(name)?;
+            value_of(fusion, tensor, |operand| match operand {
+                Operand::Scalar(scalar) => Ok(Arg::Scalar(bindings.scalar(scalar))),
+                Operand::Tensor(_) => {
+                    let position = fusion.inputs.iter().position(|input| *input == operand);
+                    let given = position.and_then(|at| args.get(at).cloned());
+                    given.ok_or_else(|| Diagnostic::bug("an input is not given"))
+                }
+            })
+        };
+        let experts = Experts { name: call.row.name, matrix: [m, k, n], scales: sizes("scale1")?.iter().product() };
+        let groups = [value("problem_sizes")?, value("expert_offsets")?, value("sf_offsets")?];
+        fusion::ops::check_experts(&experts, groups.each_ref())?;
+    }
+    Ok(())
+}
+
+/// A tensor of a fusion as the reference computes it of what it is given.
+fn value_of(fusion: &Fusion, tensor: TensorId, given: impl Fn(Operand) -> Result<Arg>) -> Result<HostTensor> {
+    if fusion.definition(tensor).is_none() {
+        return match given(Operand::Tensor(tensor))? {
+            Arg::Tensor(tensor) => Ok(tensor),
+            Arg::Scalar(_) => Err(Diagnostic::bug("a tensor is given as a scalar")),
+        };
+    }
+    let part = fusion::part(fusion, "_index", &made_for(fusion, tensor), &[tensor])?;
+    let args = part.inputs.iter().map(|operand| given(*operand)).collect::<Result<Vec<_>>>()?;
+    let results = refeval::evaluate(&part.fusion, &args)?;
+    results.into_iter().next().ok_or_else(|| Diagnostic::bug("an index has no value"))
+}
+
+/// The operations that a tensor is computed by, in order of definition.
+fn made_for(fusion: &Fusion, tensor: TensorId) -> Vec<OpId> {
+    let (mut ops, mut open) = (BTreeSet::new(), vec![tensor]);
+    while let Some(op) = open.pop().map(|tensor| fusion.definition(tensor)) {
+        if let Some(op) = op.filter(|op| ops.insert(*op)) {
+            open.extend(fusion.tensor_inputs(op));
+        }
+    }
+    ops.into_iter().collect()
 }
 
 /// Places along an axis of a tensor that another one holds.
@@ -101,7 +163,7 @@ impl Checker<'_> {
             let value = position.and_then(|at| self.values.get(at).copied().flatten());
             value.is_some_and(|value| matches!(program.values[program.root(value).0].storage, Storage::Input(_)))
         };
-        let made = self.made_for(tensor);
+        let made = made_for(self.fusion, tensor);
         let mut read = made.iter().flat_map(|op| self.fusion.tensor_inputs(*op));
         if made.is_empty() {
             is_argument(tensor)
@@ -153,27 +215,7 @@ impl Checker<'_> {
 
     /// A tensor as the reference computes it.
     fn value(&self, tensor: TensorId) -> Result<HostTensor> {
-        if self.fusion.definition(tensor).is_none() {
-            return match self.argument(Operand::Tensor(tensor))? {
-                Arg::Tensor(tensor) => Ok(tensor),
-                Arg::Scalar(_) => Err(Diagnostic::bug("a tensor is given as a scalar")),
-            };
-        }
-        let part = fusion::part(self.fusion, "_index", &self.made_for(tensor), &[tensor])?;
-        let args = part.inputs.iter().map(|operand| self.argument(*operand)).collect::<Result<Vec<_>>>()?;
-        let results = refeval::evaluate(&part.fusion, &args)?;
-        results.into_iter().next().ok_or_else(|| Diagnostic::bug("an index has no value"))
-    }
-
-    /// The operations that a tensor is computed by, in order of definition.
-    fn made_for(&self, tensor: TensorId) -> Vec<OpId> {
-        let (mut ops, mut open) = (BTreeSet::new(), vec![tensor]);
-        while let Some(op) = open.pop().map(|tensor| self.fusion.definition(tensor)) {
-            if let Some(op) = op.filter(|op| ops.insert(*op)) {
-                open.extend(self.fusion.tensor_inputs(op));
-            }
-        }
-        ops.into_iter().collect()
+        value_of(self.fusion, tensor, |operand| self.argument(operand))
     }
 
     fn argument(&self, operand: Operand) -> Result<Arg> {

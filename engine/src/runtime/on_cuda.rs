@@ -323,8 +323,8 @@ impl GpuCall<'_> {
         Ok(buffer.address() + start as u64)
     }
 
-    /// Memory for a value that is about to be written.
-    fn reserve(&mut self, value: ValueId) -> Result<()> {
+    /// Memory for a value that is about to be written, filled with a byte.
+    fn reserve(&mut self, value: ValueId, fill: u8) -> Result<()> {
         let own = &self.call.program.values[value];
         let has_place = match own.storage {
             Storage::Input(_) => true,
@@ -332,18 +332,19 @@ impl GpuCall<'_> {
             Storage::AliasOf { .. } => return Err(Diagnostic::bug(format!("{value} is a view, and is written"))),
         };
         if !has_place && !self.placed.own.contains_key(&value) {
-            let buffer = GuardedBuffer::new(&self.gpu.device, own.bytes() as usize, 0)?;
+            let buffer = GuardedBuffer::new(&self.gpu.device, own.bytes() as usize, fill)?;
             self.placed.own.insert(value, buffer);
         }
         Ok(())
     }
 
-    /// Memory for the wholes whose parts are about to be written, and the values that have memory of their own.
+    /// Poisoned memory for the wholes whose parts are about to be written, and the values that have memory of their own. What nobody
+    /// writes of a whole is another value than is expected.
     fn reserve_wholes(&mut self, writes: &[ValueId]) -> Result<Vec<ValueId>> {
         let program = self.call.program;
         let (own, parts): (Vec<ValueId>, Vec<ValueId>) =
             writes.iter().partition(|value| program.root(**value).0 == **value);
-        parts.into_iter().try_for_each(|part| self.reserve(program.root(part).0))?;
+        parts.into_iter().try_for_each(|part| self.reserve(program.root(part).0, cuda::POISON))?;
         Ok(own)
     }
 
@@ -361,7 +362,9 @@ impl GpuCall<'_> {
                     };
                     addresses.set(buffer, self.address(value)?);
                 }
-                ParamKind::Output { output, buffer } => addresses.set(buffer, written[output as usize]),
+                ParamKind::Output { output, buffer } => {
+                    addresses.set(buffer, written[output as usize] - kernel.buffers[buffer].start_bytes());
+                }
                 ParamKind::Workspace { buffer } => {
                     let bytes = workspace_bytes(launch, buffer)?;
                     addresses.set(buffer, memory.workspace(bytes, kernel.buffers[buffer].zeroed)?);
@@ -646,7 +649,7 @@ impl CallMemory for GpuCall<'_> {
 
     fn write(&mut self, value: ValueId, bytes: Vec<u8>) -> Result<()> {
         self.fresh.clear();
-        self.reserve(value)?;
+        self.reserve(value, 0)?;
         match self.placed.own.get_mut(&value) {
             Some(buffer) => buffer.upload(&bytes),
             None => Err(missing(self.call.program, value)),
@@ -655,7 +658,7 @@ impl CallMemory for GpuCall<'_> {
 
     fn copy(&mut self, copy: &Copy, rows: &[CopyRows]) -> Result<()> {
         self.fresh.clear();
-        self.reserve(self.call.program.root(copy.to).0)?;
+        self.reserve(self.call.program.root(copy.to).0, 0)?;
         let (from, to, device) = (self.address(copy.from)?, self.address(copy.to)?, &self.gpu.device);
         rows.iter().try_for_each(|row| device.copy_rows(to, from, row, device.stream()))
     }

@@ -403,7 +403,10 @@ impl Building<'_> {
         for param in kernel.params.values() {
             let (buffer, place) = match param.kind {
                 ParamKind::Input { input, buffer } => (buffer, self.read(launch, input)?),
-                ParamKind::Output { output, buffer } => (buffer, self.program.place(launch.outputs[output as usize])),
+                ParamKind::Output { output, buffer } => {
+                    let Place { base, offset } = self.program.place(launch.outputs[output as usize]);
+                    (buffer, Place { base, offset: offset - kernel.buffers[buffer].start_bytes() })
+                }
                 ParamKind::Workspace { buffer } => (buffer, self.workspace(launch, buffer)?),
                 _ => continue,
             };

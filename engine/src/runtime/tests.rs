@@ -204,6 +204,51 @@ fn places_that_there_are_not_are_refused() {
     }
 }
 
+/// Kernels go by rows, so what groups are is asked of the definition.
+#[test]
+fn groups_that_start_anywhere_fit_their_matrices() {
+    let text = "fusion @f(%a: f4e2m1fn[?, ?], %b: f4e2m1fn[?, ?, ?], %s: f8e4m3fn[?, ?], %t: f8e4m3fn[?, ?, ?], %w: f32[?], \
+                %p: i32[?, 3], %o: i32[?], %f: i32[?]) {\n  %q = add %o, 1\n  %r = sub %q, 1\n  \
+                %y = cutlass_nvfp4_grouped_mm %a, %b, %s, %t, %w, %p, %r, %f\n  return %y\n}\n";
+    let fusion = crate::text::parse_one(text).unwrap();
+    let ones = |dtype, sizes: &[i64]| HostTensor::from_fn(dtype, sizes, |_| Value::Float(1.0)).unwrap();
+    let ints = |sizes: &[i64], values: &[i64]| HostTensor::from_i64(DType::I32, sizes, values).unwrap();
+    let run = |[first, second]: [i64; 2], starts: [i64; 2], scales: [i64; 2]| {
+        let args = [
+            ones(DType::F4E2M1FN, &[7, 64]),
+            ones(DType::F4E2M1FN, &[2, 64, 3]),
+            ones(DType::F8E4M3FN, &[256, 4]),
+            ones(DType::F8E4M3FN, &[2, 128, 4]),
+            ones(DType::F32, &[2]),
+            ints(&[2, 3], &[first, 3, 64, second, 3, 64]),
+            ints(&[2], &starts),
+            ints(&[2], &scales),
+        ];
+        let args = args.map(Arg::Tensor);
+        let expected = crate::refeval::evaluate(&fusion, &args).map(|results| results[0].to_f64());
+        let mut runs = session().run_many(&fusion, &args, &[SimOptions::default()], &NoTrace);
+        let found = runs.remove(0).map(|run| run.outputs[0].to_f64());
+        let message = |result: Result<Vec<f64>>| result.map_err(|error| format!("{}: {}", error.code.0, error.message));
+        let (found, expected) = (message(found), message(expected));
+        assert_eq!(found, expected);
+        found.map(|rows| rows[0])
+    };
+    assert_eq!(run([4, 3], [0, 4], [0, 128]), Ok(64.0));
+    // What has no rows has no scales.
+    assert_eq!(run([4, 0], [0, 7], [0, 100_000]), Ok(64.0));
+    assert!(
+        run([4, 4], [0, 4], [0, 128]).unwrap_err().starts_with("E0213: cutlass_nvfp4_grouped_mm: group 1 of sizes")
+    );
+    assert!(
+        run([4, 3], [-1, 4], [0, 128]).unwrap_err().starts_with("E0213: cutlass_nvfp4_grouped_mm: group 0 of sizes")
+    );
+    assert!(
+        run([4, 3], [0, 4], [0, 129])
+            .unwrap_err()
+            .ends_with("3 rows need 512 swizzled scales from 516 on, there are 1024")
+    );
+}
+
 #[test]
 fn views_run_from_their_first_element() {
     let storage = ramp(DType::BF16, &[5000]);

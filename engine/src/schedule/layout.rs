@@ -28,11 +28,22 @@ pub struct ArgClass {
     pub has_empty: bool,
 }
 
+/// An output that a kernel writes into a part of something else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedOutput {
+    /// How it lies.
+    pub meta: TensorMeta,
+    /// Elements between the last multiple of 16 bytes and its element 0.
+    pub start: u32,
+}
+
 /// The class of one tensor's layout.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TensorLayout {
-    /// Alignment of element 0 in bytes, at most 16.
+    /// Alignment in bytes, at most 16, of what its elements are counted from.
     pub align: u32,
+    /// The number of its element 0: an output may begin anywhere in something else.
+    pub start: u32,
     /// The axes that move in memory, slowest first. Axes of stride 0 are absent.
     pub order: Vec<MemoryAxis>,
     /// For each logical axis, a power of two (at most 16) that divides its size.
@@ -81,15 +92,13 @@ impl ArgClass {
         Self { layouts, outputs: Vec::new(), index64, has_empty: elements.0 == 0 }
     }
 
-    /// The same where outputs are written into parts of something else: how those lie, and how element 0 is aligned.
-    pub fn with_outputs(mut self, parts: &[Option<(TensorMeta, u32)>]) -> Self {
-        if parts.iter().all(Option::is_none) {
+    /// The same where outputs are written into parts of something else.
+    pub fn with_outputs(mut self, outputs: &[Option<PlacedOutput>]) -> Self {
+        if outputs.iter().all(Option::is_none) {
             return self;
         }
-        let layout =
-            |part: &Option<(TensorMeta, u32)>| part.as_ref().map(|(meta, align)| TensorLayout::new(meta, *align));
-        self.outputs = parts.iter().map(layout).collect();
-        let greatest = parts.iter().flatten().map(|(meta, _)| greatest_number(meta)).max().unwrap_or(0);
+        self.outputs = outputs.iter().map(|output| output.as_ref().map(TensorLayout::placed)).collect();
+        let greatest = outputs.iter().flatten().map(|output| greatest_number(&output.meta)).max().unwrap_or(0);
         self.index64 |= needs_64_bits(greatest);
         self
     }
@@ -160,7 +169,12 @@ impl TensorLayout {
         axes.reverse();
         let align = 1 << align.clamp(1, MAX_ALIGN).trailing_zeros();
         let size_facts = meta.sizes.iter().map(|size| power_of_two_fact(*size)).collect();
-        Self { align, order: axes, size_facts }
+        Self { align, start: 0, order: axes, size_facts }
+    }
+
+    /// The layout of an output in something else.
+    fn placed(output: &PlacedOutput) -> Self {
+        Self { start: output.start, ..Self::new(&output.meta, MAX_ALIGN) }
     }
 
     /// A dense row-major layout over all axes, as outputs have; `sizes` where known.

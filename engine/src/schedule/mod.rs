@@ -49,7 +49,7 @@ pub use graph::{Author, fusion_by_hand, scheduled_fusion};
 pub use ir::{
     Columns, Compute, Io, Loop, Memory, ParallelType, RowShift, ScheduledFusion, Step, Tile, Tv, TvId, TvOp, TvOperand,
 };
-pub use layout::{ArgClass, MemoryAxis, TensorLayout};
+pub use layout::{ArgClass, MemoryAxis, PlacedOutput, TensorLayout};
 pub use parse::{PlacedStep, parse_schedule};
 pub use print::scheduled_tensors;
 pub use replay::{check_text, replay, schedule_by_text};

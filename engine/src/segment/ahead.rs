@@ -32,7 +32,7 @@ impl Candidate {
         let bindings = bind_again(compiler.planner.cx, &part.plain, &args)?;
         let bound = BoundFusion { fusion: &part.plain, bindings: &bindings, args: &args, alignments: &alignments };
         let metas = compiler.kernel_metas(&bound, &part.part.outputs)?;
-        let chosen = compiler.planner.choose(&part, &bound, &metas, &compiler.parts(&part.part.outputs));
+        let chosen = compiler.planner.choose(&part, &bound, &metas, &compiler.placed(&part.part.outputs));
         Ok(Self { part, args, alignments, metas, chosen })
     }
 

@@ -1,11 +1,11 @@
 //! From groups of operations to segments that are known to compile.
 
 use super::across::has_large_rows;
-use super::ahead::{Ahead, Candidate};
+use super::ahead::Candidate;
 use super::aliases::Aliases;
 use super::derived::{Derived, Formed, KernelPart, Whole, bind_again};
 use super::facts::{OpFacts, Rows, is_reshape};
-use super::joined::{Joined, PartOf, Parts};
+use super::joined::{Joined, Place, Places};
 use super::moments::{self, Moments};
 use super::search::Groups;
 use super::several::Several;
@@ -21,6 +21,7 @@ use crate::fusion::{
 use crate::num::Value;
 use crate::options::CompileCx;
 use crate::products::{Activation, FoundProduct, find_activation, find_product};
+use crate::schedule::PlacedOutput;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::text;
 use crate::util::SecondaryMap;
@@ -47,7 +48,7 @@ pub struct Segments {
     /// How results may lie in memory of arguments, or of other results; none if they may not.
     aliases: Option<Aliases>,
     /// The tensors that are written into their places in others.
-    parts: Parts,
+    places: Places,
     args: Vec<ArgMeta>,
     bindings: Bindings,
 }
@@ -115,14 +116,9 @@ impl Segments {
         }
     }
 
-    /// Where a tensor is written into a part of another, that place.
-    pub(crate) fn part(&self, tensor: TensorId) -> Option<&PartOf> {
-        self.parts.written[tensor].as_ref()
-    }
-
-    /// The arguments that are copied to their places in a tensor.
-    pub(crate) fn copied_into(&self, whole: TensorId) -> impl Iterator<Item = &(TensorId, PartOf)> {
-        self.parts.copied.iter().filter(move |(_, place)| place.whole == whole)
+    /// Where a tensor is written into another, that place.
+    pub(crate) fn place_of(&self, tensor: TensorId) -> Option<&Place> {
+        self.places[tensor].as_ref()
     }
 
     /// Whether a result may be returned as a view that lies so, of an argument or of another result.
@@ -244,14 +240,14 @@ pub(crate) fn segment(
     let known = (can_be_one && has_large_rows(&whole.fusion, &bindings)).then(|| several.facts(true));
     let is_one = can_be_one && known.as_ref().is_none_or(|facts| !facts.holds_rows_across());
     let alone = if is_one { planner.alone(&whole, &bindings, bound, &outputs)? } else { None };
-    let (mut segments, parts) = match alone {
-        Some(segment) => (vec![segment], Parts::default()),
+    let (mut segments, places) = match alone {
+        Some(segment) => (vec![segment], Places::default()),
         None => several.segments(known)?,
     };
     find_last_uses(&whole.fusion, &mut segments);
     let (fusion, ids, args) = (Arc::clone(&whole.fusion), Arc::clone(&whole.ids), bound.args.to_vec());
     let aliases = may_alias.then_some(aliases);
-    Ok(Segments { fusion, ids, segments, outputs, aliases, parts, args, bindings })
+    Ok(Segments { fusion, ids, segments, outputs, aliases, places, args, bindings })
 }
 
 /// The moments of rows that blocks do not hold.
@@ -285,7 +281,7 @@ pub(crate) fn one_kernel(cx: &CompileCx<'_>, plans: &dyn PlanSource, bound: &Bou
 }
 
 /// Part `position` of a whole in the words of errors.
-fn place(whole: &Fusion, position: usize, part: &Fusion) -> String {
+pub(super) fn place(whole: &Fusion, position: usize, part: &Fusion) -> String {
     let ends = match part.ops.values().last() {
         Some(op) => {
             let (output, kind) = (&part.tensors[op.output()].name, op.kind.name());
@@ -346,13 +342,13 @@ fn or_refusal<T>(found: Result<T>) -> Result<OrRefusal<T>> {
 
 impl KernelPlanner<'_> {
     /// The kernel that a part takes whose results lie like this. The arguments fit the part,
-    /// whose sizes `bindings` are. `places` has layout and alignment of results that are parts of something else.
+    /// whose sizes `bindings` are. `placed` has the results that are parts of something else.
     pub(super) fn choose(
         &self,
         part: &KernelPart,
         bound: &BoundFusion<'_>,
         metas: &[TensorMeta],
-        places: &[Option<(TensorMeta, u32)>],
+        placed: &[Option<PlacedOutput>],
     ) -> Result<OrRefusal<ChosenKernel>> {
         let &BoundFusion { bindings, args, alignments, .. } = bound;
         let formed = part.form(self.cx, bindings, metas)?;
@@ -363,7 +359,7 @@ impl KernelPlanner<'_> {
         let own = if form.is_same { None } else { Some(bind_again(self.cx, form.fusion(), args)?) };
         let bindings = own.as_ref().unwrap_or(bindings);
         let bound = BoundFusion { fusion: form.fusion(), bindings, args, alignments };
-        let choice = choose_kernel(self.cx, &form.maker, &bound, places);
+        let choice = choose_kernel(self.cx, &form.maker, &bound, placed);
         or_refusal(choice.map(|choice| ChosenKernel { choice, formed: Arc::clone(&formed) }))
     }
 
@@ -405,8 +401,8 @@ impl KernelPlanner<'_> {
         let mut segments = vec![new_segment(&part.part, SegmentKind::Kernel(plan), outputs.clone())];
         find_last_uses(&whole.fusion, &mut segments);
         let (fusion, ids, args) = (Arc::clone(&whole.fusion), Arc::clone(&whole.ids), bound.args.to_vec());
-        let parts = Parts::default();
-        Ok(Segments { fusion, ids, segments, outputs, aliases: None, parts, args, bindings })
+        let places = Places::default();
+        Ok(Segments { fusion, ids, segments, outputs, aliases: None, places, args, bindings })
     }
 
     /// The whole as one kernel, if it can be one.
@@ -424,6 +420,13 @@ impl KernelPlanner<'_> {
     }
 }
 
+/// How a tensor lies in memory, and how its element 0 is aligned there, in bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Lying {
+    pub(super) meta: TensorMeta,
+    align: u32,
+}
+
 /// Types and layouts of results, and the alignment of each.
 type Layouts = (Vec<TensorMeta>, u32);
 
@@ -433,7 +436,7 @@ pub(super) struct SegmentCompiler<'a> {
     whole: &'a Whole,
     pub(super) facts: &'a OpFacts<'a>,
     pub(super) joined: &'a Joined,
-    pub(super) metas: SecondaryMap<TensorId, Option<(TensorMeta, u32)>>,
+    pub(super) metas: SecondaryMap<TensorId, Option<Lying>>,
     /// Strides in which a kernel writes what leaves the whole.
     wanted: SecondaryMap<TensorId, Option<Vec<i64>>>,
 }
@@ -448,16 +451,17 @@ impl<'a> SegmentCompiler<'a> {
         let mut metas = SecondaryMap::new();
         for (position, tensor) in facts.fusion.input_tensors() {
             if let Some(ArgMeta::Tensor(meta)) = bound.args.get(position) {
-                metas.set(tensor, Some((meta.clone(), bound.alignments.get(position).copied().unwrap_or(ALIGN))));
+                let align = bound.alignments.get(position).copied().unwrap_or(ALIGN);
+                metas.set(tensor, Some(Lying { meta: meta.clone(), align }));
             }
         }
         Self { planner, whole, facts, joined, metas, wanted: SecondaryMap::new() }
     }
 
     /// Kernels write outputs as the definition lays them out, and what is written into an
-    /// input in that input's order, so that it is copied in few runs. What is a part of something else lies as that; false
-    /// where one is to lie otherwise.
-    pub(super) fn set_wanted_strides(&mut self, outputs: &[TensorMeta], args: &[ArgMeta]) -> bool {
+    /// input in that input's order, so that it is copied in few runs. What has a place in something else lies as that. Out: the
+    /// joins that cannot be, since a whole, or what has a place in it, is to lie otherwise.
+    pub(super) fn set_wanted_strides(&mut self, outputs: &[TensorMeta], args: &[ArgMeta]) -> Vec<OpId> {
         let whole = self.facts.fusion;
         for (output, meta) in whole.outputs.iter().zip(outputs) {
             self.wanted.set(*output, Some(meta.strides.clone()));
@@ -471,17 +475,14 @@ impl<'a> SegmentCompiler<'a> {
             self.want_seen(*output, &meta.sizes);
         }
         let joined = self.joined;
-        let wholes = joined
-            .ops
-            .iter()
-            .filter_map(|op| Some((whole.ops[*op].output(), &joined.whole(self.facts, *op)?.strides[..])));
         let lies_so =
             |(tensor, strides): (TensorId, &[i64])| self.wanted[tensor].as_ref().is_none_or(|own| own == strides);
-        if !wholes.chain(joined.strides(self.facts)).all(lies_so) {
-            return false;
+        let is_refused = |op: &OpId| !joined.strides(self.facts, *op).all(lies_so);
+        let refused: Vec<OpId> = joined.ops.iter().copied().filter(is_refused).collect();
+        for (tensor, strides) in joined.ops.iter().flat_map(|op| joined.strides(self.facts, *op)) {
+            self.wanted.set(tensor, Some(strides.to_vec()));
         }
-        joined.strides(self.facts).for_each(|(part, strides)| self.wanted.set(part, Some(strides.to_vec())));
-        true
+        refused
     }
 
     /// A tensor that a result of these sizes sees in other axes lies so that the result lies as it should: else that would
@@ -500,102 +501,11 @@ impl<'a> SegmentCompiler<'a> {
         }
     }
 
-    /// All groups as segments; those that are refused as kernels in two halves, and
-    /// in the end operation by operation on the host. What is wrong with several is told together.
-    /// None where a group that reduces over rows and columns is refused: they are two kernels then. The same where one is
-    /// refused that writes parts: others join them then.
-    pub(super) fn settle(&mut self, mut groups: Groups<'a>) -> Result<Option<Vec<Segment>>> {
-        let mut ahead = Ahead::new(self, &groups);
-        let mut segments: Vec<Segment> = Vec::new();
-        let mut errors: Vec<Box<Diagnostic>> = Vec::new();
-        while segments.len() + errors.len() < groups.ops.len() {
-            let position = segments.len() + errors.len();
-            if let Some((segment, align)) = self
-                .join(&groups, position)?
-                .map_or_else(|| self.alias(&groups, position), |joined| Ok(Some(joined)))?
-            {
-                self.know(&segment.outputs, &segment.metas, align);
-                segments.push(segment);
-                continue;
-            }
-            let (candidate, planned) = match ahead.kernel(self, &groups, position) {
-                Ok(found) => found,
-                Err(error) => {
-                    errors.push(error);
-                    break;
-                }
-            };
-            let (segment, align) = match planned {
-                Ok(Ok(plan)) => (candidate.into_segment(SegmentKind::Kernel(plan)), ALIGN),
-                Ok(Err(_)) if self.has_parts(&candidate.part.part.outputs) => return Ok(None),
-                Ok(Err(_)) if self.facts.has_columns_beside_rows(&groups.ops[position]) => return Ok(None),
-                // Groups before it hand on what it does not repeat any more.
-                Ok(Err(_)) if groups.read_instead(position) => {
-                    segments.clear();
-                    errors.clear();
-                    continue;
-                }
-                Ok(Err(refusal)) if self.is_off_kernel(&groups, position, &candidate)? => {
-                    match self.alone(&groups, position, refusal) {
-                        Ok(segment) => segment,
-                        Err(error) => {
-                            errors.push(error);
-                            break;
-                        }
-                    }
-                }
-                Ok(Err(_)) => {
-                    groups.halve(position);
-                    continue;
-                }
-                // Those behind it are compiled as if it had been: there may be more to tell.
-                Err(error) => {
-                    let Part { fusion, outputs, .. } = &candidate.part.part;
-                    errors.push(error.note(place(self.facts.fusion, position, fusion)));
-                    self.know(outputs, &candidate.metas, ALIGN);
-                    continue;
-                }
-            };
-            self.know(&segment.outputs, &segment.metas, align);
-            segments.push(segment);
-        }
-        Diagnostic::together(errors).map_or(Ok(Some(segments)), Err)
-    }
-
-    /// Whether a group that is no kernel is not to be cut any more: it is one operation, or a library's.
-    fn is_off_kernel(&self, groups: &Groups<'_>, position: usize, candidate: &Candidate) -> Result<bool> {
-        let ops = &groups.ops[position];
-        let is_with_product = |op: &OpId| self.facts.with_product[*op] == ops.first().copied();
-        Ok(ops.len() == 1 || (ops[1..].iter().all(is_with_product) && self.library(&candidate.part.part)?.is_some()))
-    }
-
-    /// An operation that is no kernel, and how its result is aligned.
-    fn alone(&self, groups: &Groups<'_>, position: usize, refusal: Box<Diagnostic>) -> Result<(Segment, u32)> {
-        match self.view(groups, position, true)? {
-            Some(view) => Ok(view),
-            None => Ok((self.without_kernel(groups, position, refusal)?, ALIGN)),
-        }
-    }
-
-    /// A group of an operation whose result is a view of what it reads: one that is returned, if that
-    /// lies as it was expected to, or that products see, if nothing is copied for it.
-    fn alias(&self, groups: &Groups<'_>, position: usize) -> Result<Option<(Segment, u32)>> {
-        let OpFacts { fusion, aliases, seen_by_products, .. } = self.facts;
-        match groups.ops[position][..] {
-            [op] if seen_by_products[op] => self.view(groups, position, false),
-            [op] if aliases.ops[op] => {
-                let view = self.view(groups, position, true)?;
-                Ok(view.filter(|(view, _)| aliases.fits(fusion.ops[op].output(), &view.metas[0])))
-            }
-            _ => Ok(None),
-        }
-    }
-
     /// From now on, how tensors lie and are aligned is known.
     pub(super) fn know(&mut self, tensors: &[TensorId], metas: &[TensorMeta], align: u32) {
         for (tensor, meta) in tensors.iter().zip(metas) {
-            let align = self.joined.part(*tensor).map_or(align, |part| part.align(align));
-            self.metas.set(*tensor, Some((meta.clone(), align)));
+            let align = self.joined.place_of(*tensor).map_or(align, |place| place.align(align));
+            self.metas.set(*tensor, Some(Lying { meta: meta.clone(), align }));
         }
     }
 
@@ -609,7 +519,7 @@ impl<'a> SegmentCompiler<'a> {
         let arg = |operand: &Operand| match *operand {
             Operand::Scalar(scalar) => Ok((ArgMeta::Scalar(self.facts.bindings.scalar(scalar)), ALIGN)),
             Operand::Tensor(tensor) => match &self.metas[tensor] {
-                Some((meta, align)) => Ok((ArgMeta::Tensor(meta.clone()), *align)),
+                Some(Lying { meta, align }) => Ok((ArgMeta::Tensor(meta.clone()), *align)),
                 None => Err(Diagnostic::bug(format!("{tensor} is read by a segment before one returns it"))),
             },
         };
@@ -644,11 +554,11 @@ impl<'a> SegmentCompiler<'a> {
 
     /// A group of one operation whose result lies in memory of the tensor that it reads,
     /// or of a copy if that may be, and how its element 0 is aligned there.
-    fn view(&self, groups: &Groups<'_>, position: usize, may_copy: bool) -> Result<Option<(Segment, u32)>> {
+    pub(super) fn view(&self, groups: &Groups<'_>, position: usize, may_copy: bool) -> Result<Option<(Segment, u32)>> {
         let OpFacts { fusion, bindings, .. } = self.facts;
         let op = groups.ops[position][0];
         let read = fusion.tensor_inputs(op).next().and_then(|tensor| self.metas[tensor].as_ref());
-        let Some((operand, align)) = read else { return Ok(None) };
+        let Some(Lying { meta: operand, align }) = read else { return Ok(None) };
         let Some(FoundView { place, copies }) = fusion::find_view(fusion, bindings, op, operand)? else {
             return Ok(None);
         };
@@ -678,7 +588,7 @@ impl<'a> SegmentCompiler<'a> {
     }
 
     /// A group of one operation, or of a product and its activation, computed by a library or by the host.
-    fn without_kernel(&self, groups: &Groups<'_>, position: usize, why: Box<Diagnostic>) -> Result<Segment> {
+    pub(super) fn without_kernel(&self, groups: &Groups<'_>, position: usize, why: Box<Diagnostic>) -> Result<Segment> {
         let part = self.part(groups, position)?;
         // The reason by the names that the user gave.
         let why = Candidate::new(self, part.named())?.plan(&self.planner)?.err().unwrap_or(why);
@@ -692,7 +602,7 @@ impl<'a> SegmentCompiler<'a> {
 
     /// What a part asks of a library that is one operation, or a product and its activation, and the input that
     /// each operand is.
-    fn library(&self, part: &Part) -> Result<Option<(FoundProduct, Vec<usize>)>> {
+    pub(super) fn library(&self, part: &Part) -> Result<Option<(FoundProduct, Vec<usize>)>> {
         let Some((id, op)) = part.fusion.ops.iter().next().filter(|_| has_libraries(self.planner.cx)) else {
             return Ok(None);
         };

@@ -13,6 +13,7 @@
 //! Sizes themselves are in none, but where passes calculate with them. Invariant: each stage is a function of its key alone, so it
 //! does not matter in which order calls of different sizes come.
 
+use super::copies::with_copies;
 use super::facts::{OpFacts, kernels_take};
 use super::moments::{self, Moments};
 use crate::compile::{BoundFusion, FormKey, KernelForm, check_text, scheduled_by};
@@ -140,7 +141,16 @@ impl Passed {
             let cuts: Vec<_> = self.cuts.iter().filter_map(|tensor| concrete.tensors[*tensor]).collect();
             let kernels = concrete.fusion.ops.values().all(|op| kernels_take(&op.kind));
             let can_be_one = kernels && cuts.is_empty() && concrete.fusion.updates.is_empty();
-            let whole = Whole::new(Arc::clone(&self.fusion), self.ids.through(&concrete), concrete.fusion, cuts);
+            let ids = self.ids.through(&concrete);
+            // A schedule names what was written.
+            let copied = if cx.options.schedule.is_none() { with_copies(&concrete.fusion)? } else { None };
+            let whole = match copied {
+                Some(made) => {
+                    let cuts = cuts.iter().filter_map(|tensor| made.tensors[*tensor]).collect();
+                    Whole::new(Arc::clone(&self.fusion), ids.through(&made), made.fusion, cuts)
+                }
+                None => Whole::new(Arc::clone(&self.fusion), ids, concrete.fusion, cuts),
+            };
             Ok::<_, Box<Diagnostic>>(Whole { can_be_one, ..whole })
         })?;
         let bindings = bind_again(cx, &whole.fusion, args)?;

@@ -11,7 +11,7 @@ use crate::kernel::MAX_ACCESS_BYTES;
 use crate::options::DeviceDesc;
 use crate::products::find_activation;
 use crate::schedule::heuristic::{
-    longest_row, longest_shared_row, may_add_columns, may_hold_columns, may_share_columns,
+    MOST_SUMMED, longest_row, longest_shared_row, may_add_columns, may_hold_columns, may_share_columns,
 };
 use crate::schedule::widens;
 use crate::tensor::{ArgMeta, TensorMeta};
@@ -40,6 +40,8 @@ pub(super) struct OpFacts<'a> {
     pub(super) nearest: SecondaryMap<TensorId, Option<usize>>,
     /// Reductions across memory that one kernel may do with reductions of the rows between.
     pub(super) columns: SecondaryMap<OpId, bool>,
+    /// Reductions across memory over a few positions, which one kernel may do before those of rows of what they make.
+    pub(super) few: SecondaryMap<OpId, bool>,
     /// Maxima and sums of exponentials below them that a kernel may reduce in one go, by the difference between.
     pub(super) online: SecondaryMap<OpId, Option<MaxAndSum>>,
     /// Operations that no kernel computes, those included whose results are returned as views or seen by
@@ -93,12 +95,13 @@ impl<'a> OpFacts<'a> {
             nearest.set(*result, axis);
         }
         let mut long_rows = SecondaryMap::new();
-        let (mut rows_along, mut columns) = (SecondaryMap::new(), SecondaryMap::new());
+        let (mut rows_along, mut columns, mut few) = (SecondaryMap::new(), SecondaryMap::new(), SecondaryMap::new());
         for id in fusion.ops.ids() {
             if let Some(rows) = Rows::of(fusion, bindings, args, id) {
                 has_rows_across |= rows.is_across();
                 long_rows.set(id, !rows.are_held(device, of_online[id]));
                 rows_along.set(id, !rows.is_across() && rows.are_many_long());
+                few.set(id, rows.is_across() && rows.length <= MOST_SUMMED);
                 columns.set(id, rows.is_across() && may_add_columns(rows.length, rows.all / rows.length.max(1)));
             }
         }
@@ -124,6 +127,7 @@ impl<'a> OpFacts<'a> {
             rows_along,
             nearest,
             columns,
+            few,
             online,
             host,
             seen_by_products: SecondaryMap::new(),
@@ -205,16 +209,25 @@ impl<'a> OpFacts<'a> {
         self
     }
 
-    /// From now on no kernel reduces over rows and columns.
+    /// From now on no kernel reduces over two sets of dimensions.
     pub(super) fn without_columns(mut self) -> Self {
         self.columns = SecondaryMap::new();
+        self.few = SecondaryMap::new();
         self
     }
 
-    /// Whether operations reduce over rows and over columns.
+    /// The bytes of a tensor's elements, which other sizes have others of.
+    pub(super) fn exact_bytes(&self, tensor: TensorId) -> i64 {
+        let sizes = self.bindings.sizes(self.fusion, tensor).into_iter();
+        sizes.fold(self.fusion.tensors[tensor].dtype.bytes() as i64, i64::saturating_mul)
+    }
+
+    /// Whether operations reduce over rows and over columns, or a few positions.
     pub(super) fn has_columns_beside_rows(&self, ops: &[OpId]) -> bool {
         let reductions = || ops.iter().filter(|op| matches!(self.fusion.ops[**op].kind, OpKind::Reduce { .. }));
-        reductions().any(|op| self.columns[*op]) && reductions().any(|op| !self.columns[*op])
+        let is_across = |op: &&OpId| self.columns[**op] || self.few[**op];
+        let (across, rows): (Vec<&OpId>, Vec<&OpId>) = reductions().partition(is_across);
+        !across.is_empty() && !rows.is_empty()
     }
 
     /// All that groups of the fusion's operations follow from.
@@ -226,6 +239,7 @@ impl<'a> OpFacts<'a> {
                 | i64::from(self.columns[op]) << 2
                 | i64::from(self.rows_along[op]) << 3
                 | i64::from(self.joined[op]) << 4
+                | i64::from(self.few[op]) << 5
         };
         let nearest = self.fusion.outputs.iter().map(|result| self.nearest[*result].map_or(-1, |axis| axis as i64));
         bytes.chain(self.fusion.ops.ids().map(flags)).chain(nearest).collect()
@@ -302,7 +316,7 @@ fn is_reduced_otherwise(fusion: &Fusion, pair: &MaxAndSum) -> bool {
 }
 
 /// How a tensor lies that is an argument.
-pub(super) fn argument<'a>(fusion: &Fusion, args: &'a [ArgMeta], tensor: TensorId) -> Option<&'a TensorMeta> {
+fn argument<'a>(fusion: &Fusion, args: &'a [ArgMeta], tensor: TensorId) -> Option<&'a TensorMeta> {
     let position = fusion.inputs.iter().position(|input| *input == Operand::Tensor(tensor))?;
     match args.get(position) {
         Some(ArgMeta::Tensor(meta)) => Some(meta),

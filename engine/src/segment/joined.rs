@@ -2,15 +2,14 @@
 //! stored by itself and read again to be joined.
 //!
 //! In: what is known of operations, and groups of them, in which an operation that joins tensors reads some of what other
-//! groups make. Out: [`Joined`], the operations that nobody computes for that, with the place of each part; none unless
-//! groups without them move fewer bytes.
+//! groups make. Out: [`Joined`], the operations that nobody computes for that, with the place of each part: those with which
+//! groups move fewer bytes than with others of them, or with none.
 //!
-//! An argument among what is joined is copied to its place, where that takes few copies of long rows.
+//! An argument among what is joined is copied to its place by a kernel ([`copies`](super::copies)).
 //!
 //! Invariants: each part is made by a kernel and is a part of one whole, of which it is not all; it is no result, and read by
 //! kernels alone beside; it has elements. A whole is dense and row-major, and some kernel writes a part of it.
 
-use super::across::LARGE;
 use super::cut::{ALIGN, Segment, SegmentCompiler, SegmentKind, new_segment};
 use super::facts::OpFacts;
 use super::search::Groups;
@@ -18,8 +17,10 @@ use crate::array::row_major_strides;
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::Form;
 use crate::fusion::{OpId, OpKind, TensorId};
-use crate::tensor::{CopyRows, TensorMeta, copy_rows};
+use crate::schedule::PlacedOutput;
+use crate::tensor::TensorMeta;
 use crate::util::SecondaryMap;
+use std::collections::BTreeSet;
 
 /// Operations that are tried; each takes a search.
 const MOST_TRIED: usize = 4;
@@ -28,40 +29,30 @@ const SECTOR_BYTES: i64 = 32;
 /// Bytes of the widest access.
 const ACCESS_BYTES: i64 = 16;
 
-/// What it costs to shift rows into place, and to put vectors together from two, in parts of what is written: a norm of
-/// 129x197x771 bf16 behind a row each takes 78 us so on an H200, and 63 where it is stored and joined by another kernel.
+/// What it costs to shift rows into place, in parts of what is written.
 const SHIFTED: f64 = 0.5;
-const UNALIGNED: f64 = 3.0;
-/// What a copy of an argument takes, in halves of its bytes: in one run, and in rows, which the driver copies at half of that speed.
-const COPY: i64 = 5;
-const COPY_OF_ROWS: i64 = 9;
-/// Copies of one argument, and bytes of their rows: with more copies, or shorter rows, a kernel takes less.
-const MOST_COPIES: usize = 2;
-const LEAST_ROW_BYTES: u64 = 1024;
+/// Elements of rows that are reduced, at most, which kernels move as runs of memory where many are one
+/// (`schedule::heuristic::short_rows`), so many at least, and bytes that may be moved in the time that each takes more by itself:
+/// 200000 rows of 37 and 64 elements of bf16 beside each other take 106 us so on an H200, and 56 where they are stored and joined by
+/// another kernel, 300000 of 48 and 24 take 64 and 52.
+const SHORT_ROW: i64 = 384;
+const MANY_ROWS: i64 = 4096;
+const BYTES_OF_SHORT_ROW: i64 = 800;
 
 /// Tensors that are joined of what kernels make.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Joined {
     /// The operations, in order.
     pub(super) ops: Vec<OpId>,
-    parts: SecondaryMap<TensorId, Option<PartOf>>,
-    /// The arguments among what is joined, with their places; one may have several.
-    copied: Vec<(TensorId, PartOf)>,
+    places: Places,
 }
 
-/// Tensors that kernels write into others, and arguments that are copied there.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Parts {
-    pub(crate) written: SecondaryMap<TensorId, Option<PartOf>>,
-    pub(crate) copied: Vec<(TensorId, PartOf)>,
-}
+/// The places of tensors in others, into which kernels write them.
+pub(crate) type Places = SecondaryMap<TensorId, Option<Place>>;
 
-/// How an argument lies.
-pub(super) type Lies<'a> = &'a dyn Fn(TensorId) -> Option<&'a TensorMeta>;
-
-/// A tensor that a kernel writes into its place in another.
+/// Where a tensor lies in another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PartOf {
+pub(crate) struct Place {
     /// The tensor that it is a part of, and how that lies.
     pub(crate) whole: TensorId,
     pub(crate) whole_meta: TensorMeta,
@@ -71,99 +62,125 @@ pub(crate) struct PartOf {
     pub(crate) offset: u64,
 }
 
-impl PartOf {
+impl Place {
     /// Alignment of its element 0, where that of the whole is `most`.
     pub(super) fn align(&self, most: u32) -> u32 {
         if self.offset == 0 { most } else { most.min(1 << self.offset.trailing_zeros().min(most.trailing_zeros())) }
     }
 
-    /// What it costs more to write this than as many elements side by side, in parts of its own size: where runs are no
-    /// whole sectors those are written all the same; rows that start elsewhere are shifted; and where element 0 does, no
-    /// shift helps, and each vector is put together from two.
-    fn extra(&self) -> f64 {
-        if !self.offset.is_multiple_of(ACCESS_BYTES as u64) {
-            return UNALIGNED;
-        }
+    /// How a kernel writes it.
+    fn placed(&self) -> PlacedOutput {
+        let start = self.offset % u64::from(ALIGN) / self.meta.dtype.bytes() as u64;
+        PlacedOutput { meta: self.meta.clone(), start: start as u32 }
+    }
+
+    /// What it costs more to write this than as many elements side by side, in bytes: where runs are no whole sectors those are
+    /// written all the same, rows that start elsewhere are shifted, and short ones that are reduced are moved one by one.
+    fn extra_bytes(&self, is_reduced: bool) -> i64 {
         let bytes = self.meta.dtype.bytes() as i64;
         let dense = row_major_strides(&self.meta.sizes);
         // The innermost axis along which it has gaps, and so what is one run.
         let is_gap = |axis: &usize| self.meta.sizes[*axis] > 1 && self.meta.strides[*axis] != dense[*axis];
-        let Some(gap) = (0..dense.len()).rev().find(is_gap) else { return 0.0 };
+        let Some(gap) = (0..dense.len()).rev().find(is_gap) else { return 0 };
         let (run, pitch) = (dense[gap] * bytes, self.meta.strides[gap] * bytes);
+        let rows = self.meta.sizes[..=gap].iter().fold(1i64, |rows, size| rows.saturating_mul(*size));
         let starts = |unit: i64| pitch % unit == 0 && self.offset.is_multiple_of(unit as u64);
         let touched = match starts(SECTOR_BYTES) {
             true => (run + SECTOR_BYTES - 1) / SECTOR_BYTES * SECTOR_BYTES,
             false => run + SECTOR_BYTES,
         };
-        let is_shifted = run % ACCESS_BYTES == 0 && !starts(ACCESS_BYTES);
-        (touched - run) as f64 / run.max(1) as f64 + if is_shifted { SHIFTED } else { 0.0 }
+        let shifted = if run % ACCESS_BYTES == 0 && !starts(ACCESS_BYTES) { (run as f64 * SHIFTED) as i64 } else { 0 };
+        let divides = run.count_ones() == 1 && starts(ACCESS_BYTES);
+        let is_short = is_reduced && dense[gap] <= SHORT_ROW && rows >= MANY_ROWS && !divides;
+        let alone = if is_short { BYTES_OF_SHORT_ROW } else { 0 };
+        rows.saturating_mul(touched - run + shifted + alone)
     }
 }
 
 impl Joined {
-    /// Where a tensor is a part of another, that place.
-    pub(super) fn part(&self, tensor: TensorId) -> Option<&PartOf> {
-        self.parts[tensor].as_ref()
+    /// Where a kernel writes a tensor into another, that place.
+    pub(super) fn place_of(&self, tensor: TensorId) -> Option<&Place> {
+        self.places[tensor].as_ref()
     }
 
-    /// The places of all parts.
-    pub(super) fn into_parts(self) -> Parts {
-        Parts { written: self.parts, copied: self.copied }
+    /// The places of all tensors.
+    pub(super) fn into_places(self) -> Places {
+        self.places
     }
 
-    /// The wholes with their layouts, and the parts with the strides that they have there.
-    pub(super) fn strides<'a>(&'a self, facts: &'a OpFacts<'_>) -> impl Iterator<Item = (TensorId, &'a [i64])> {
-        let parts = self.ops.iter().flat_map(|op| facts.fusion.tensor_inputs(*op));
-        parts.filter_map(|tensor| self.part(tensor).map(|part| (tensor, &part.meta.strides[..])))
+    /// What kernels write in place of what an operation joins.
+    fn written<'a>(&'a self, facts: &'a OpFacts<'_>, op: OpId) -> impl Iterator<Item = (TensorId, &'a Place)> {
+        facts.fusion.tensor_inputs(op).filter_map(|tensor| Some((tensor, self.place_of(tensor)?)))
+    }
+
+    /// The strides of the whole that an operation joins, and of what kernels write there.
+    pub(super) fn strides<'a>(
+        &'a self,
+        facts: &'a OpFacts<'_>,
+        op: OpId,
+    ) -> impl Iterator<Item = (TensorId, &'a [i64])> {
+        let whole = self.written(facts, op).next().map(|(_, place)| (place.whole, &place.whole_meta.strides[..]));
+        whole.into_iter().chain(self.written(facts, op).map(|(tensor, place)| (tensor, &place.meta.strides[..])))
     }
 
     /// The whole that an operation joins.
-    pub(super) fn whole(&self, facts: &OpFacts<'_>, op: OpId) -> Option<&TensorMeta> {
-        facts.fusion.tensor_inputs(op).find_map(|part| self.part(part)).map(|part| &part.whole_meta)
+    pub(super) fn whole<'a>(&'a self, facts: &'a OpFacts<'_>, op: OpId) -> Option<&'a TensorMeta> {
+        self.written(facts, op).next().map(|(_, place)| &place.whole_meta)
     }
 
-    /// What pays to be joined so, given the groups that there are otherwise. `search` has the groups where some operations are.
+    /// The operations that join some of these tensors.
+    pub(super) fn joins_of(&self, facts: &OpFacts<'_>, tensors: &[TensorId]) -> Vec<OpId> {
+        let wholes: BTreeSet<TensorId> =
+            tensors.iter().filter_map(|tensor| self.place_of(*tensor)).map(|place| place.whole).collect();
+        self.ops.iter().copied().filter(|op| wholes.contains(&facts.fusion.ops[*op].output())).collect()
+    }
+
+    /// With all of some operations that may be joined so.
+    pub(super) fn of(facts: &OpFacts<'_>, ops: impl IntoIterator<Item = OpId>) -> Self {
+        ops.into_iter().fold(Self::default(), |joined, op| joined.and(facts, op))
+    }
+
+    /// What pays to be joined so, given the groups that there are otherwise. `search` has what groups move where some operations are.
     pub(super) fn find(
         facts: &OpFacts<'_>,
-        lies: Lies<'_>,
         groups: &Groups<'_>,
         search: &dyn Fn(&Self) -> Result<i64>,
     ) -> Result<Self> {
         let mut candidates: Vec<OpId> = facts.fusion.ops.ids().filter(|op| groups.joins_stored(*op)).collect();
         candidates.truncate(MOST_TRIED);
-        let (mut best, mut least) = (Self::default(), groups.cost_in_bytes());
-        // All together first: of most programs all pay.
-        let all = candidates.iter().fold(Self::default(), |joined, op| joined.and(facts, lies, *op));
-        let mut try_one = |joined: Self| {
-            if joined.ops.len() > best.ops.len() {
-                let cost = search(&joined)?.saturating_add(joined.extra_bytes(facts));
+        let (mut best, mut least) = (Self::default(), groups.moved_bytes());
+        let mut try_ops = |best: &mut Self, ops: Vec<OpId>| {
+            let joined = Self::of(facts, ops);
+            if joined.ops != best.ops {
+                let extra =
+                    joined.ops.iter().map(|op| joined.extra_bytes(facts, groups, *op)).fold(0, i64::saturating_add);
+                let cost = search(&joined)?.saturating_add(extra);
                 if cost < least {
-                    (best, least) = (joined, cost);
+                    (*best, least) = (joined, cost);
                 }
             }
-            Ok::<_, Box<Diagnostic>>(best.clone())
+            Ok::<_, Box<Diagnostic>>(())
         };
-        let (several, mut found) = (all.ops.len() > 1, try_one(all)?);
-        for op in candidates.into_iter().filter(|_| several) {
-            if !found.ops.contains(&op) {
-                found = try_one(found.and(facts, lies, op))?;
+        // All together first: of most programs all pay.
+        try_ops(&mut best, candidates.clone())?;
+        for &op in candidates.iter().filter(|_| candidates.len() > 1) {
+            let is_in = best.ops.contains(&op);
+            // What costs nothing is no loss that others hide.
+            if !is_in || best.extra_bytes(facts, groups, op) > 0 {
+                let other = candidates.iter().copied().filter(|own| best.ops.contains(own) != (*own == op)).collect();
+                try_ops(&mut best, other)?;
             }
         }
-        Ok(found)
+        Ok(best)
     }
 
     /// With one more operation, if what it joins may be written so.
-    fn and(mut self, facts: &OpFacts<'_>, lies: Lies<'_>, op: OpId) -> Self {
-        let Some(places) = places(facts, op) else { return self };
-        let is_argument = |part: TensorId| facts.fusion.definition(part).is_none();
-        let (copied, parts): (Vec<_>, Vec<_>) = places.into_iter().partition(|(part, _)| is_argument(*part));
-        let is_copy =
-            |(part, place): &(TensorId, PartOf)| lies(*part).is_some_and(|meta| is_cheap_copy(meta, &place.meta));
-        let may_be_parts = parts.iter().all(|(part, _)| self.may_be_part(facts, op, *part));
-        if !parts.is_empty() && may_be_parts && copied.iter().all(is_copy) {
+    fn and(mut self, facts: &OpFacts<'_>, op: OpId) -> Self {
+        if let Some(places) = places(facts, op)
+            && places.iter().all(|(part, _)| self.may_be_part(facts, op, *part))
+        {
             self.ops.push(op);
-            self.copied.extend(copied);
-            parts.into_iter().for_each(|(part, place)| self.parts.set(part, Some(place)));
+            places.into_iter().for_each(|(part, place)| self.places.set(part, Some(place)));
         }
         self
     }
@@ -176,19 +193,16 @@ impl Joined {
         !facts.host[made]
             && !self.ops.contains(&made)
             && !facts.returned[part]
-            && self.parts[part].is_none()
+            && self.place_of(part).is_none()
             && facts.readers[part].iter().all(is_kernels)
     }
 
-    /// What it costs to write parts, and not as many elements side by side.
-    fn extra_bytes(&self, facts: &OpFacts<'_>) -> i64 {
-        let parts = self.ops.iter().flat_map(|op| facts.fusion.tensor_inputs(*op));
-        let extra = |part: TensorId| self.part(part).map(|place| (facts.bytes[part] as f64 * place.extra()) as i64);
-        let copies = self.copied.iter().map(|(part, place)| {
-            let halves = if place.meta.is_contiguous() { COPY } else { COPY_OF_ROWS };
-            facts.bytes[*part].saturating_mul(halves).saturating_div(2).saturating_add(LARGE)
-        });
-        parts.filter_map(extra).chain(copies).fold(0, i64::saturating_add)
+    /// What it costs to write what an operation joins in its places, and not as many elements side by side. `groups` are those
+    /// that make it.
+    fn extra_bytes(&self, facts: &OpFacts<'_>, groups: &Groups<'_>, op: OpId) -> i64 {
+        let is_reduced = |part: TensorId| facts.fusion.definition(part).is_some_and(|made| groups.reduce_with(made));
+        let extra = self.written(facts, op).map(|(part, place)| place.extra_bytes(is_reduced(part)));
+        extra.fold(0, i64::saturating_add)
     }
 }
 
@@ -198,9 +212,8 @@ impl SegmentCompiler<'_> {
         let [op] = groups.ops[position][..] else { return Ok(None) };
         let Some(whole) = self.joined.whole(self.facts, op).filter(|_| self.facts.joined[op]) else { return Ok(None) };
         let is_there = |part: TensorId| {
-            let known = self.metas[part].as_ref().map(|(meta, _)| meta);
-            let is_copied = self.facts.fusion.definition(part).is_none();
-            is_copied || known.is_some() && known == self.joined.part(part).map(|place| &place.meta)
+            let known = self.metas[part].as_ref().map(|known| &known.meta);
+            known.is_some() && known == self.joined.place_of(part).map(|place| &place.meta)
         };
         if !self.facts.fusion.tensor_inputs(op).all(is_there) {
             return Err(Diagnostic::bug("a part of what is joined was not written where it lies"));
@@ -209,26 +222,14 @@ impl SegmentCompiler<'_> {
         Ok(Some((new_segment(&part.part, SegmentKind::Joined, vec![whole.clone()]), ALIGN)))
     }
 
-    /// Whether some tensor is a part of something else.
-    pub(super) fn has_parts(&self, tensors: &[TensorId]) -> bool {
-        tensors.iter().any(|tensor| self.joined.part(*tensor).is_some())
+    /// How kernels write tensors that have places in others.
+    pub(super) fn placed(&self, tensors: &[TensorId]) -> Vec<Option<PlacedOutput>> {
+        tensors.iter().map(|tensor| self.joined.place_of(*tensor).map(Place::placed)).collect()
     }
-
-    /// How tensors lie that are parts of something else, and how each is aligned.
-    pub(super) fn parts(&self, tensors: &[TensorId]) -> Vec<Option<(TensorMeta, u32)>> {
-        let place = |tensor: &TensorId| self.joined.part(*tensor).map(|part| (part.meta.clone(), part.align(ALIGN)));
-        tensors.iter().map(place).collect()
-    }
-}
-
-/// Whether an argument is copied to its place in few long rows.
-fn is_cheap_copy(from: &TensorMeta, to: &TensorMeta) -> bool {
-    let are_few = |rows: &[CopyRows]| rows.len() <= MOST_COPIES && rows.iter().all(|row| row.bytes >= LEAST_ROW_BYTES);
-    from.is_contiguous() && are_few(&copy_rows(from, to))
 }
 
 /// Where what an operation joins lies in the whole; nothing where it joins nothing, or the same twice, or nothing of something.
-fn places(facts: &OpFacts<'_>, op: OpId) -> Option<Vec<(TensorId, PartOf)>> {
+fn places(facts: &OpFacts<'_>, op: OpId) -> Option<Vec<(TensorId, Place)>> {
     let OpFacts { fusion, bindings, .. } = facts;
     let OpKind::Call(call) = &fusion.ops[op].kind else { return None };
     if call.movement().form != Some(Form::Cat) || facts.cuts[op] || facts.host[op] {
@@ -237,7 +238,7 @@ fn places(facts: &OpFacts<'_>, op: OpId) -> Option<Vec<(TensorId, PartOf)>> {
     let (whole, dim) = (fusion.ops[op].output(), call.axis("dim"));
     let whole_meta = TensorMeta::contiguous(fusion.tensors[whole].dtype, &bindings.sizes(fusion, whole));
     let bytes = whole_meta.dtype.bytes() as i64;
-    let (mut found, mut start): (Vec<(TensorId, PartOf)>, i64) = (Vec::new(), 0);
+    let (mut found, mut start): (Vec<(TensorId, Place)>, i64) = (Vec::new(), 0);
     for part in fusion.tensor_inputs(op) {
         let sizes = bindings.sizes(fusion, part);
         if sizes.contains(&0) || found.iter().any(|(other, _)| *other == part) {
@@ -246,7 +247,7 @@ fn places(facts: &OpFacts<'_>, op: OpId) -> Option<Vec<(TensorId, PartOf)>> {
         let offset = u64::try_from(start.checked_mul(whole_meta.strides[dim])?.checked_mul(bytes)?).ok()?;
         start += sizes[dim];
         let meta = TensorMeta { dtype: whole_meta.dtype, sizes, strides: whole_meta.strides.clone() };
-        found.push((part, PartOf { whole, whole_meta: whole_meta.clone(), meta, offset }));
+        found.push((part, Place { whole, whole_meta: whole_meta.clone(), meta, offset }));
     }
     (found.len() > 1).then_some(found)
 }

@@ -34,6 +34,7 @@
 mod across;
 mod ahead;
 mod aliases;
+mod copies;
 mod cut;
 mod derived;
 mod facts;
@@ -41,6 +42,7 @@ mod joined;
 mod moments;
 mod order;
 mod search;
+mod settle;
 mod several;
 mod summary;
 #[cfg(test)]
@@ -49,4 +51,4 @@ pub(crate) mod tests;
 pub use cut::{LibraryPart, Segment, SegmentKind, Segments};
 pub(crate) use cut::{one_kernel, segment};
 pub(crate) use derived::Derived;
-pub(crate) use joined::PartOf;
+pub(crate) use joined::Place;

@@ -105,8 +105,8 @@ impl Cost {
     fn add_kernel(&mut self) {
         self.0 = self.0.saturating_add(LARGE);
     }
-    fn add(&mut self, facts: &OpFacts<'_>, tensors: impl IntoIterator<Item = TensorId>) {
-        tensors.into_iter().for_each(|tensor| self.0 = self.0.saturating_add(facts.bytes[tensor]));
+    fn add(&mut self, bytes: &dyn Fn(TensorId) -> i64, tensors: impl IntoIterator<Item = TensorId>) {
+        tensors.into_iter().for_each(|tensor| self.0 = self.0.saturating_add(bytes(tensor)));
     }
 }
 
@@ -400,9 +400,15 @@ impl<'a> Groups<'a> {
         repeated
     }
 
-    /// The same in bytes.
-    pub(super) fn cost_in_bytes(&self) -> i64 {
-        self.cost().0
+    /// The bytes that the groups move, and what it takes to launch them.
+    pub(super) fn moved_bytes(&self) -> i64 {
+        self.cost_by(&|tensor| self.facts.exact_bytes(tensor)).0
+    }
+
+    /// Whether a group that has an operation reduces something.
+    pub(super) fn reduce_with(&self, op: OpId) -> bool {
+        let reduces = |op: &OpId| matches!(self.facts.fusion.ops[*op].kind, OpKind::Reduce { .. });
+        self.holders[op].iter().any(|group| self.ops[*group].iter().any(reduces))
     }
 
     /// Whether an operation joins what its group reads from other kernels.
@@ -417,13 +423,17 @@ impl<'a> Groups<'a> {
             && facts.fusion.tensor_inputs(op).any(is_stored)
     }
 
-    /// What the groups move and launch; what no kernel computes costs the same in any groups.
+    /// What the groups move and launch, about; what no kernel computes costs the same in any groups.
     fn cost(&self) -> Cost {
+        self.cost_by(&|tensor| self.facts.bytes[tensor])
+    }
+
+    fn cost_by(&self, bytes: &dyn Fn(TensorId) -> i64) -> Cost {
         let mut cost = Cost::default();
         for position in (0..self.ops.len()).filter(|position| self.is_kernel(*position)) {
             cost.add_kernel();
-            cost.add(self.facts, self.reads(position));
-            cost.add(self.facts, self.results(position));
+            cost.add(bytes, self.reads(position));
+            cost.add(bytes, self.results(position));
         }
         cost
     }

@@ -1,15 +1,16 @@
 //! A whole that is no one kernel.
 //!
 //! In: a whole with its sizes, how arguments and results lie, and which results are views. Out: its segments, and the tensors
-//! that are parts of others. First as groups whose kernels write parts of what is joined, if there are such; where one of
-//! these is refused, as groups of which some join; and where a kernel of rows and columns is refused, without any such.
+//! that have places in others. First as groups whose kernels write what is joined in place, where that pays, and reduce over rows
+//! and columns; then without what of that is refused, until nothing is.
 
 use super::aliases::Aliases;
 use super::cut::{KernelPlanner, Segment, SegmentCompiler, has_libraries};
 use super::derived::Whole;
-use super::facts::{OpFacts, argument};
-use super::joined::{Joined, Parts};
+use super::facts::OpFacts;
+use super::joined::{Joined, Places};
 use super::search::{Groups, search};
+use super::settle::{Settled, Undo};
 use crate::compile::BoundFusion;
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::Bindings;
@@ -37,25 +38,34 @@ impl<'a> Several<'a> {
     }
 
     /// Its segments, given what is known of its operations, if that was asked before.
-    pub(super) fn segments(&self, known: Option<OpFacts<'a>>) -> Result<(Vec<Segment>, Parts)> {
-        let (facts, nothing) = (known.unwrap_or_else(|| self.facts(true)), Joined::default());
-        let cost = |joined: &Joined| {
+    pub(super) fn segments(&self, known: Option<OpFacts<'a>>) -> Result<(Vec<Segment>, Places)> {
+        let facts = known.unwrap_or_else(|| self.facts(true));
+        let moved = |joined: &Joined| {
             let facts = self.facts(true).with_joined(&joined.ops);
-            Ok(self.groups(&facts, joined)?.cost_in_bytes())
+            Ok(self.groups(&facts, joined)?.moved_bytes())
         };
-        let lies = |tensor| argument(&self.whole.fusion, self.bound.args, tensor);
-        let joined = Joined::find(&facts, &lies, &self.groups(&facts, &nothing)?, &cost)?;
-        if !joined.ops.is_empty()
-            && let Some(segments) = self.settle(&self.facts(true).with_joined(&joined.ops), &joined)?
-        {
-            return Ok((segments, joined.into_parts()));
+        let mut joined = Joined::find(&facts, &self.groups(&facts, &Joined::default())?, &moved)?;
+        let mut has_columns = true;
+        loop {
+            let own = self.facts(true).with_joined(&joined.ops);
+            let own = if has_columns { own } else { own.without_columns() };
+            let refused = match self.settle(&own, &joined)? {
+                Settled::Segments(segments) => return Ok((segments, joined.into_places())),
+                Settled::Undo(Undo::Joins(refused)) => refused,
+                Settled::Undo(Undo::Columns) if has_columns => {
+                    has_columns = false;
+                    continue;
+                }
+                Settled::Undo(Undo::Columns) => {
+                    return Err(Diagnostic::bug("a kernel of rows alone was taken for one of rows and columns"));
+                }
+            };
+            let all = joined.ops.len();
+            joined = Joined::of(&facts, joined.ops.into_iter().filter(|op| !refused.contains(op)));
+            if joined.ops.len() == all {
+                return Err(Diagnostic::bug("a kernel was taken for one that writes into a whole"));
+            }
         }
-        if let Some(segments) = self.settle(&facts, &nothing)? {
-            return Ok((segments, nothing.into_parts()));
-        }
-        let refused = || Diagnostic::bug("a kernel of rows alone was taken for one of rows and columns");
-        let segments = self.settle(&facts.without_columns(), &nothing)?.ok_or_else(refused)?;
-        Ok((segments, nothing.into_parts()))
     }
 
     /// The groups of operations, looked for where sizes like these are new.
@@ -72,13 +82,11 @@ impl<'a> Several<'a> {
         Ok(Groups::new(facts, groups.to_vec()))
     }
 
-    /// All groups as segments; none where one is refused that is to be known as such.
-    fn settle(&self, facts: &OpFacts<'_>, joined: &Joined) -> Result<Option<Vec<Segment>>> {
+    /// All groups as segments, or what is refused of how they are thought.
+    fn settle(&self, facts: &OpFacts<'_>, joined: &Joined) -> Result<Settled> {
         let groups = self.groups(facts, joined)?;
         let mut compiler = SegmentCompiler::new(self.planner, self.whole, (facts, joined), self.bound);
-        match compiler.set_wanted_strides(self.outputs, self.bound.args) {
-            true => compiler.settle(groups),
-            false => Ok(None),
-        }
+        let refused = compiler.set_wanted_strides(self.outputs, self.bound.args);
+        if refused.is_empty() { compiler.settle(groups) } else { Ok(Settled::Undo(Undo::Joins(refused))) }
     }
 }

@@ -28,7 +28,7 @@ use crate::axes::axis_pairs;
 use crate::compile::MaxAndSum;
 use crate::fusion::ops::Lookup;
 use crate::fusion::{AxisKind, OpId, OpKind, Operand, TensorId};
-use crate::schedule::heuristic::may_reduce_again;
+use crate::schedule::heuristic::{LONGEST_SUMMED_ROW, may_reduce_again};
 use crate::util::DisjointSets;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -207,6 +207,10 @@ impl<'a> Dimensions<'a> {
             0 => return Ok(()),
             1 => 0,
             2 => {
+                if let Some(rows) = self.summed_first(classes, &sets, &reductions) {
+                    let is_held = of(rows).all(|id| self.row(id) <= LONGEST_SUMMED_ROW);
+                    return if is_held { Ok(()) } else { Err(Conflict::Row) };
+                }
                 let is_columns = |set: usize| of(set).all(|id| self.facts.columns[id]);
                 let rows = usize::from(is_columns(0));
                 let all: BTreeSet<usize> = self.moving(classes).collect();
@@ -228,6 +232,25 @@ impl<'a> Dimensions<'a> {
         let is_read_along = of(rows).any(|id| self.facts.rows_along[id]);
         let is_across = held && is_read_along && self.writes_across(classes, &sets[rows]);
         if held && is_long || is_across { Err(Conflict::Row) } else { Ok(()) }
+    }
+
+    /// Which of two sets of dimensions rows are of, where the other has a few positions that are all summed before a row is
+    /// reduced, and no result has them.
+    fn summed_first(
+        &self,
+        classes: &DisjointSets,
+        sets: &[BTreeSet<usize>],
+        reductions: &[(OpId, usize)],
+    ) -> Option<usize> {
+        let fusion = self.facts.fusion;
+        let of = |set: usize| reductions.iter().filter(move |(_, own)| *own == set).map(|(id, _)| *id);
+        let is_first = |few: &usize| {
+            let made = self.ops.iter().flat_map(|op| &fusion.ops[*op].outputs).copied();
+            let results = made.filter(|tensor| fusion.is_result_of(*tensor, self.ops));
+            let later: BTreeSet<TensorId> = self.after(&of(1 - few).collect()).into_iter().chain(results).collect();
+            of(*few).all(|id| self.facts.few[id]) && !self.varies(classes, &later, &sets[*few])
+        };
+        sets[0].is_disjoint(&sets[1]).then(|| (0..2).find(is_first).map(|few| 1 - few)).flatten()
     }
 
     /// Whether a large result has rows that lie across memory: neighbours there are of other rows. Threads hold neighbours

@@ -573,7 +573,7 @@ fn what_is_computed_around_a_scan_is_its_kernel() {
 #[track_caller]
 fn check_part(segments: &Segments, name: &str, strides: &[i64], first: u64) {
     let (id, data) = segments.fusion.tensors.iter().find(|(_, data)| data.name == name).expect("it is there");
-    let part = segments.part(id).expect("it is a part");
+    let part = segments.place_of(id).expect("it is a part");
     assert_eq!((&part.meta.strides[..], part.offset), (strides, first * data.dtype.bytes() as u64), "{name}");
 }
 
@@ -603,7 +603,7 @@ fn kernels_write_parts_of_what_is_joined_where_they_lie() {
         let apart = cut(&rows(1, rest), &[&[8, 64], &[8, columns]]);
         let is_apart = |name: &str| {
             let found = apart.fusion.tensors.iter().find(|(_, data)| data.name == name);
-            found.is_none_or(|(id, _)| apart.part(id).is_none())
+            found.is_none_or(|(id, _)| apart.place_of(id).is_none())
         };
         assert!(is_apart("a") && (columns > 0 || is_apart("b")), "{apart}");
     }
@@ -616,14 +616,42 @@ fn kernels_write_parts_of_what_is_joined_where_they_lie() {
 }
 
 #[test]
-fn arguments_are_copied_to_their_places_among_parts() {
-    let text = "fusion @f(%x: f32[?, ?, ?], %old: f32[?, ?, ?]) {\n  %a = softmax %x axis(2)\n  %c = cat %old, %a dim(1)\n  return %c\n}";
-    let check = |sizes: [i64; 3], old: i64, expected: &[&str]| {
-        check_cut(text, &[&sizes, &[sizes[0], old, sizes[2]]], expected);
+fn kernels_copy_arguments_to_their_places_among_parts() {
+    let text = |op: &str| {
+        format!(
+            "fusion @f(%x: f32[?, ?, ?], %old: f32[?, ?, ?]) {{\n  %a = {op}\n  %c = cat %old, %a dim(1)\n  return %c\n}}"
+        )
     };
-    check([16, 512, 1024], 64, &["inner_persistent: a", "joined: c"]);
-    check([1, 512, 1024], 256, &["inner_persistent: a", "joined: c"]);
-    // Short rows, and little beside what is copied.
-    check([1024, 64, 128], 1, &["inner_persistent: a", "pointwise: c"]);
-    check([16, 1, 1024], 512, &["inner_persistent: a", "pointwise: c"]);
+    for (sizes, old) in [([16, 512, 1024], 64), ([1, 512, 1024], 256), ([1024, 64, 128], 1), ([16, 1, 1023], 513)] {
+        let args: [&[i64]; 2] = [&sizes, &[sizes[0], old, sizes[2]]];
+        check_cut(&text("softmax %x axis(2)"), &args, &["inner_persistent: a", "pointwise: 7", "joined: c"]);
+        check_cut(&text("exp %x"), &args, &["pointwise: c"]);
+    }
+}
+
+#[test]
+fn what_is_refused_at_one_place_is_no_matter_of_another() {
+    let both = "fusion @f(%x: f32[?, ?], %y: f32[?, ?]) {
+  %a = softmax %x axis(1)
+  %b = softmax %y axis(1)
+  %c = cat %a, %b dim(0)
+  %d = cumsum %x dim(1)
+  %e = softmax %y axis(0)
+  %g = cat %d, %e dim(0)
+  return %c, %g
+}";
+    let told = told(&cut(both, &[&[64, 640], &[64, 640]]));
+    assert!(told.contains(&"joined: c".to_string()) && !told.contains(&"joined: g".to_string()), "{told:?}");
+}
+
+#[test]
+fn many_short_rows_that_are_reduced_are_no_parts() {
+    let text = "fusion @f(%x: f32[?, ?], %y: f32[?, ?]) {\n  %a = softmax %x axis(1)\n  %b = softmax %y axis(1)\n  \
+                %c = cat %a, %b dim(1)\n  return %c\n}";
+    let is_joined = |rows: i64, columns: [i64; 2]| {
+        told(&cut(text, &[&[rows, columns[0]], &[rows, columns[1]]])).contains(&"joined: c".to_string())
+    };
+    assert!(!is_joined(200_000, [37, 64]) && !is_joined(200_000, [48, 24]));
+    // Beside long ones, or where they divide among threads.
+    assert!(is_joined(16_384, [37, 3072]) && is_joined(200_000, [64, 128]) && is_joined(100, [37, 64]));
 }

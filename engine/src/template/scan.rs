@@ -23,7 +23,7 @@ use crate::kernel::{
     Unroll,
 };
 use crate::lower::Scalars;
-use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, Value, eval};
+use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, eval};
 use crate::options::DeviceDesc;
 use crate::schedule::{ArgClass, TensorLayout};
 use std::collections::BTreeMap;
@@ -403,11 +403,7 @@ impl Scan<'_> {
         let place = self.place(b);
         self.read_of_row(b, &place, &memory);
         let zero = b.int(0);
-        // A sum of -0.0 alone is that; what is before the first element is 0.0.
-        let nothing = match self.is_stepwise && self.combine == BinaryOp::Add && !self.around.is_exclusive {
-            true => b.exprs().value(Value::Float(-0.0), self.carried),
-            false => b.exprs().cast(self.identity, self.carried),
-        };
+        let nothing = b.exprs().cast(self.identity, self.carried);
         b.store(memory.carry, zero, nothing);
         let tile = b.int(self.lanes * self.parts * self.items);
         let tiles = b.exprs().ceil_div(self.walk.from.length, tile);

@@ -14,7 +14,7 @@ use crate::diag::{Diagnostic, Result};
 use std::sync::Arc;
 
 /// What outputs hold before a launch: NaN as floats, -1 as integers.
-const POISON: u8 = 0xff;
+pub const POISON: u8 = 0xff;
 /// What they hold before the launch that tells what was never written.
 const OTHER_POISON: u8 = 0x5b;
 

@@ -43,7 +43,7 @@ mod vectors;
 
 use crate::util::sync;
 
-pub use call::{CallMemory, Issued};
+pub use call::{CallMemory, Issued, POISON};
 pub use code_store::{Claim, CodeCounts, CodeStore, Look};
 pub use compiler::{CompiledCubin, Compiler, OtherTexts};
 pub use cublaslt::{CublasLt, PlannedProduct, ProductAddresses};

@@ -24,6 +24,8 @@ pub(crate) fn too_little_memory(bytes: u64, held: u64) -> Box<Diagnostic> {
 pub struct SimMemory {
     pub(super) core: simcore::GlobalMemory,
     slots: SecondaryMap<BufId, Option<usize>>,
+    /// Bytes before the first element that is the kernel's.
+    starts: SecondaryMap<BufId, usize>,
     inputs: Vec<(u32, BufId)>,
     outputs: Vec<(u32, BufId)>,
     /// Bytes that were asked for, if they are too many, and those that others held; then nothing is allocated.
@@ -40,7 +42,7 @@ impl SimMemory {
 
     /// The same on a device that other launches share.
     pub fn on(heap: &Arc<Heap>, kernel: &Kernel, launch: &BoundLaunch) -> Self {
-        let mut slots = SecondaryMap::new();
+        let (mut slots, mut starts) = (SecondaryMap::new(), SecondaryMap::new());
         let mut core = simcore::GlobalMemory::default();
         let mut next = GRANULE;
         let bytes = |(id, buffer): (BufId, &Buffer)| match buffer.space {
@@ -59,6 +61,7 @@ impl SimMemory {
             let skew = if widest_move(kernel, &kernel.body, id) > buffer.align { u64::from(buffer.align) } else { 0 };
             let fill = if buffer.zeroed { 0 } else { super::compile::poison(buffer.dtype) };
             slots.set(id, Some(core.buffers.len()));
+            starts.set(id, buffer.start_bytes() as usize);
             core.buffers.push(GlobalBuffer::new(elem(buffer.dtype), len, next + skew, fill, buffer.zeroed));
             let bytes = len.saturating_mul(buffer.dtype.bytes() as u64);
             next = (next + skew).saturating_add(bytes).saturating_add(1).next_multiple_of(GRANULE);
@@ -71,7 +74,7 @@ impl SimMemory {
                 _ => {}
             }
         }
-        Self { core, slots, inputs, outputs, refused, _share: share }
+        Self { core, slots, starts, inputs, outputs, refused, _share: share }
     }
 
     /// Fills a buffer from its first element on; `bytes` holds at least the
@@ -101,10 +104,10 @@ impl SimMemory {
         self.slots[buffer].map(|slot| self.core.buffers[slot].bytes())
     }
 
-    /// The bytes of the fusion's output `output`.
+    /// The bytes of the fusion's output `output`, from its first element on.
     pub fn output(&self, output: u32) -> Option<&[u8]> {
         let &(_, buffer) = self.outputs.iter().find(|(o, _)| *o == output)?;
-        self.bytes(buffer)
+        self.bytes(buffer).and_then(|bytes| bytes.get(self.starts[buffer]..))
     }
 
     /// Whether the launch fits the simulated device.

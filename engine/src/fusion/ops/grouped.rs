@@ -29,7 +29,7 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-pub use evaluate::check_groups;
+pub use evaluate::{Experts, check_experts, check_groups};
 pub use steps::of_nothing as grouped_of_nothing;
 
 const MAT1: OpParam = req("mat1", OpParamKind::Tensor);

@@ -58,7 +58,7 @@ pub use args::{Args, OpArg, form};
 pub use call::{Attr, Call};
 pub use cx::{EvalCx, EvalOperand, LayoutCx, LayoutOperand, MetaCx};
 pub use draft::CallDraft;
-pub use grouped::{check_groups, grouped_of_nothing};
+pub use grouped::{Experts, check_experts, check_groups, grouped_of_nothing};
 pub use index::accumulate::{adds_rows, check_ends, check_runs, widens_rows};
 pub use index::check_positions;
 pub use lookup::{IndexAxes, Lookup};

@@ -111,6 +111,9 @@ fn scan_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let lines = x.axis_last(cx.call.axis("dim"));
     let (dtype, sizes) = (x.dtype, lines.sizes().to_vec());
     let length = sizes.last().copied().unwrap_or(1).max(1);
+    // Sums begin with 0 and products with 1, as in PyTorch: a sum of -0.0 alone is 0, and an infinite complex number
+    // times 1 is none.
+    let first = matches!(op, ReduceOp::Sum | ReduceOp::Prod).then(|| eval::reduce_identity(op, dtype));
     let scanned = if dtype.is_float() {
         // Combined in f64, and each prefix rounded to the type that is computed in, and from there, also of 16 bits:
         // PyTorch's kernels round those at each step, and so by the order in which they combine. Types of 8 bits and fewer
@@ -127,7 +130,9 @@ fn scan_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
             ReduceOp::Max => eval::maximum,
             ReduceOp::MaxSumExp => return Err(no_scan(op)),
         };
-        parallel::rows(&mut values, length, &|_, line| prefixes(line, |a, b| rounded(combine(a, b))));
+        parallel::rows(&mut values, length, &|_, line| {
+            prefixes(line, first.map(|first| first.as_f64()), |a, b| rounded(combine(a, b)))
+        });
         if dtype.is_reduced_float() {
             parallel::chunks(&mut values, CHUNK, &|_, values| {
                 values.iter_mut().for_each(|value| *value = f64::from(*value as f32));
@@ -137,7 +142,7 @@ fn scan_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     } else {
         let mut values = lines.values();
         let op = op.combine_on(dtype).ok_or_else(|| no_scan(op))?;
-        parallel::rows(&mut values, length, &|_, line| prefixes(line, |a, b| eval::binary(op, dtype, a, b)));
+        parallel::rows(&mut values, length, &|_, line| prefixes(line, first, |a, b| eval::binary(op, dtype, a, b)));
         View::from_values(dtype, sizes, &values)
     };
     Ok(vec![scanned.axis_back(cx.call.axis("dim")).to_dense()])
@@ -148,8 +153,11 @@ fn no_scan(op: ReduceOp) -> Box<Diagnostic> {
     Diagnostic::bug(format!("a scan of {op}"))
 }
 
-/// Each element combined with all before it.
-fn prefixes<T: Copy>(line: &mut [T], combine: impl Fn(T, T) -> T) {
+/// Each element combined with all before it, from a value on.
+fn prefixes<T: Copy>(line: &mut [T], first: Option<T>, combine: impl Fn(T, T) -> T) {
+    if let (Some(first), Some(own)) = (first, line.first_mut()) {
+        *own = combine(first, *own);
+    }
     for i in 1..line.len() {
         line[i] = combine(line[i - 1], line[i]);
     }

@@ -129,6 +129,7 @@ impl Search<'_> {
             space: Space::Local,
             len: self.kernel.exprs.int(len, index_type),
             align: DType::I32.bytes() as u32,
+            start: 0,
             zeroed: false,
         });
         self.masks.push(LaneMasks { first, last, extent, width, loops, array });

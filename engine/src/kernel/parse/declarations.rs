@@ -92,7 +92,7 @@ impl<'a> KernelParser<'a> {
         Ok(())
     }
 
-    /// `shared tile: f32[64] align 16 zeroed`.
+    /// `shared tile: f32[64] align 16 zeroed`, or of an output `global y: f32[n] align 16 start 3`.
     pub(super) fn buffer(&mut self, cursor: &mut LineCursor<'a>) -> Result<()> {
         let before = *cursor;
         let space = value(SPACES, cursor.name()?).ok_or_else(|| before.error("expected a memory space"))?;
@@ -104,8 +104,9 @@ impl<'a> KernelParser<'a> {
         cursor.expect("]")?;
         cursor.expect_word("align")?;
         let align = cursor.number()?;
+        let start = if cursor.take_word("start") { cursor.number()? } else { 0 };
         let zeroed = cursor.take_word("zeroed");
-        self.buffers.push(Buffer { name: name.into(), dtype, space, len, align, zeroed });
+        self.buffers.push(Buffer { name: name.into(), dtype, space, len, align, start, zeroed });
         Ok(())
     }
 

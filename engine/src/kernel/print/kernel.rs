@@ -76,8 +76,9 @@ impl KernelPrinter<'_> {
         }
         for (id, buffer) in self.kernel.buffers.iter() {
             let space = word(SPACES, buffer.space);
+            let start = if buffer.start > 0 { format!(" start {}", buffer.start) } else { String::new() };
             let text = format!(
-                "{space} {}: {}[{}] align {}{}",
+                "{space} {}: {}[{}] align {}{start}{}",
                 self.exprs.names.buffer(id),
                 buffer.dtype,
                 self.exprs.root(buffer.len),

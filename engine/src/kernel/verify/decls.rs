@@ -203,6 +203,11 @@ impl Checker<'_> {
             if !buffer.align.is_power_of_two() || buffer.align < element || buffer.align > MAX_ALIGN {
                 self.report(|| format!("{name} of {} has alignment {}", buffer.dtype, buffer.align));
             }
+            let mut outputs = kernel.params.values().map(|param| param.kind);
+            let is_output = |kind| matches!(kind, ParamKind::Output { buffer, .. } if buffer == id);
+            if buffer.start > 0 && (buffer.start_bytes() >= buffer.align.into() || !outputs.any(is_output)) {
+                self.report(|| format!("{name} begins with element {}", buffer.start));
+            }
             if buffer.space == Space::Global {
                 self.check_host_int(buffer.len, &format!("length of {name}"));
                 continue;

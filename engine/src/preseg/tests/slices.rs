@@ -52,6 +52,41 @@ fn slices_of_what_is_computed_of_inputs_are_computed_of_slices() {
     }
 }
 
+/// An axis of one element that a slice up to a number leaves is a broadcast, whether it iterates before or not.
+#[test]
+fn slices_of_what_has_one_element_are_computed_of_slices() {
+    let inputs = "%x: bf16[?, ?], %y: bf16[1, ?], %z: f32[?, ?], %w: f32[?, ?], %v: bf16[?, ?]";
+    let sizes: [&[i64]; 5] = [&[1, 8], &[1, 8], &[3, 4], &[4, 3], &[1, 8]];
+    for (text, made) in [
+        // It meets what has more of it.
+        (
+            "%a = mul %x, %y\n%b = slice %a starts(0, 0) ends(1, 4)\n%c = slice %a starts(0, 4) ends(1, 8)\n\
+             %d = add %b, %z\n%e = sub %c, %z\nreturn %d, %e",
+            "slice %x",
+        ),
+        (
+            "%a = add %x, %v\n%p = permute %a dims(1, 0)\n%b = slice %p starts(0, 0) ends(4, 1)\n\
+             %c = slice %p starts(4, 0) ends(8, 1)\n%d = add %b, %w\n%e = sub %c, %w\nreturn %d, %e",
+            "slice %v",
+        ),
+        // It iterates still, as far as its size says where the slice ends.
+        (
+            "%a = mul %x, %v\n%s0 = size %x axis(0)\n%b = slice %a starts(0, 0) ends(%s0, 4)\n\
+             %c = slice %a starts(0, 4) ends(1, 8)\n%d = add %b, %c\nreturn %d, %b",
+            "slice %v",
+        ),
+        ("%a = cat %x, %v dim(1)\n%b = slice %a starts(0, 9) ends(1, 13)\n%d = add %b, %z\nreturn %d", "slice %v"),
+        ("%a = cat %x, %v dim(1)\n%b = slice %a starts(0, 8) ends(1, 16)\n%d = neg %b\nreturn %d", "slice %v"),
+    ] {
+        let fusion = text::parse_one(&whole(inputs, text)).expect("it reads");
+        let args = arguments(&fusion, &sizes);
+        let (fired, found) = presegment(&only(&["slices"]), &fusion, &args).expect("no pass fails");
+        let is_made = text::print(&found).contains(made) && !text::print(&found).contains("slice %a");
+        assert!(fired.contains(&"slices".into()) && is_made, "{}", text::print(&found));
+        check_values(&fusion, &found, &args);
+    }
+}
+
 #[test]
 fn slices_of_pads_are_pads() {
     let inputs = "%x: f32[?, ?]";

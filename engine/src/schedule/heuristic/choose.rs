@@ -9,7 +9,7 @@ use super::summary::Summary;
 use super::tile::Caching;
 use super::{
     Sizes, boxes, folded_columns, grid_persistent, heads, images, inner_outer, norm_inner, pointwise, reduction,
-    short_columns, short_rows, stacked, stacked_rows, transpose, tuning,
+    short_columns, short_rows, stacked, stacked_rows, summed_rows, transpose, tuning,
 };
 use crate::diag::{Diagnostic, Result, code};
 use crate::options::CompileCx;
@@ -68,6 +68,7 @@ pub(super) enum Params {
     Transpose(Box<transpose::TransposeParams>),
     Stacked(Box<stacked::StackedParams>),
     StackedRows(Box<stacked_rows::StackedRowParams>),
+    SummedRows(Box<summed_rows::SummedRowParams>),
     Pointwise(pointwise::PointwiseParams),
     ShortRows(Box<short_rows::ShortRowParams>),
     ShortColumns(short_columns::ColumnParams),
@@ -102,6 +103,7 @@ const HEURISTICS: &[Heuristic] = &[
     grid_persistent::HEURISTIC,
     norm_inner::HEURISTIC,
     inner_outer::HEURISTIC,
+    summed_rows::HEURISTIC,
 ];
 
 /// Decides how to schedule a fusion for a device and sizes.
@@ -175,6 +177,10 @@ pub fn schedule(unscheduled: &Unscheduled, decision: &Decision) -> Result<Planne
         }
         Params::StackedRows(params) => {
             stacked_rows::apply(&mut builder, *caching, params)?;
+            params.to_string()
+        }
+        Params::SummedRows(params) => {
+            summed_rows::apply(&mut builder, *caching, params)?;
             params.to_string()
         }
         Params::Pointwise(params) => {
@@ -335,6 +341,7 @@ pub(super) mod tests {
                 "%0 and %1 reduce over different",
                 "%0 and %1 reduce over different",
                 "no block holds a row",
+                "neither reduction is over a few positions",
             ],
         );
         check_refused(
@@ -353,6 +360,7 @@ pub(super) mod tests {
                 "no reduction",
                 "no reduction",
                 "not both reductions",
+                "not over two sets of dimensions",
             ],
         );
         check_refused(
@@ -371,6 +379,7 @@ pub(super) mod tests {
                 "do not hold a row together",
                 "a row of 100000000 elements",
                 "not both reductions",
+                "not over two sets of dimensions",
             ],
         );
     }

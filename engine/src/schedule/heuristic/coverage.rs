@@ -43,21 +43,24 @@ pub(super) fn check(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Resul
         )
         .note("one kernel reduces over one set of dimensions; split the fusion"));
     }
-    check_parts(scheduled, problem.summary)?;
+    check_parts(scheduled)?;
     check_space(scheduled, problem.summary, problem.sizes)?;
     check_repeated(problem, scheduled)
 }
 
 /// Bytes of tensors that take longer than a kernel of its own for what is reduced once, and elements of a row that is
-/// reduced again at no cost beside others.
-const LARGE: i64 = 16 << 20;
-const SHORT_ROW: i64 = 64;
+/// reduced again at no cost: where other rows are reduced beside these, and where all else is elementwise. There such a row is
+/// found in a cache while memory is waited for, if it is no long one; a long one for each of few rows already takes several
+/// times as long as to store it.
+const BESIDE_OTHERS: (i64, i64) = (16 << 20, 64);
+const ALONE: (i64, i64) = (4 << 20, 1024);
 
 /// Whether a kernel may reduce rows of so many elements again for each index of dimensions that they lack, where the largest
 /// tensor has so many bytes, and others that lack none are reduced beside them or not: these rows are then held while the
 /// others are reduced, or wait for them.
 pub fn may_reduce_again(row: i64, largest: i64, beside_others: bool) -> bool {
-    largest < LARGE || !beside_others || row <= SHORT_ROW
+    let (large, short) = if beside_others { BESIDE_OTHERS } else { ALONE };
+    largest < large || row <= short
 }
 
 /// The reductions that lack a dimension of the loops: each index of it reduces again.
@@ -90,14 +93,11 @@ fn check_repeated(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<
 }
 
 /// Whether loops over whole axes lead to all parts of them, by numbers that are indices.
-fn check_parts(scheduled: &ScheduledFusion, summary: &Summary<'_>) -> Result<()> {
+fn check_parts(scheduled: &ScheduledFusion) -> Result<()> {
     let refused = |what: String| {
         let message = format!("{what}: no loops over the results lead there");
         Err(Diagnostic::unsupported(code::NEEDS_SEGMENTS, message).note("split the fusion, or schedule it by hand"))
     };
-    if scheduled.axes.has_program_xforms() && summary.structure.roots.is_empty() {
-        return refused("the result has one element".to_string());
-    }
     for xform in scheduled.axes.program_xforms() {
         let Xform::Resize { input, left, right, .. } = *xform else { continue };
         let name = &scheduled.axes[input].name;

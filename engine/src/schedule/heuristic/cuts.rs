@@ -27,7 +27,7 @@ pub(super) fn aligned_to_sectors<'a>(
     // Facts do not reach as far as a sector; sizes do.
     let starts_sectors = run % sector == 0 && written.rows_aligned(vector, inner.len());
     let pair = (WORD_BYTES / written.bytes).clamp(1, 2);
-    let wider = if written.align % pair == 0 { vector.max(pair) } else { vector };
+    let wider = if written.base_align % pair == 0 { vector.max(pair) } else { vector };
     // A thread that loads single bytes has the more to do the more of them it stores.
     let is_worth_it = vector > 1 || wider * written.bytes >= WORD_BYTES;
     (is_narrow && is_worth_it && run > sector && !starts_sectors).then_some((written, wider))

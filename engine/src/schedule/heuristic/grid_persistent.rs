@@ -30,7 +30,7 @@ use std::collections::BTreeSet;
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "grid_persistent",
-    writes_parts: false,
+    writes_parts: true,
     accepts: |problem, scheduled| {
         coverage::check_direct(scheduled)?;
         let shape = shape_of(problem, scheduled)?;
@@ -250,7 +250,10 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
     if across && vector == 1 && length < 2 * LEAST_SINGLE {
         return refused("few columns start at odd places");
     }
-    let align = (!aligned && !across && vector > 1 && !fits(vector)).then_some(largest.tv);
+    // Where a result begins elsewhere than at a multiple of its vectors, what is read can be copied as it lies all the same.
+    let starts = |tensor: &&GlobalTensor| tensor.align % vector == 0;
+    let reference = full.iter().copied().filter(|_| !starts(&largest)).find(starts).unwrap_or(largest);
+    let align = (!aligned && !across && vector > 1 && !fits(vector)).then_some(reference.tv);
     let padded = length + if align.is_some() { vector - 1 } else { 0 };
     let exact_vector = align.is_none() && divides(vector, length);
     let vectors = ceil_div(padded, vector).max(1);
@@ -265,8 +268,8 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
     let others = product(&reduced);
     let (vectors, reduced_extent) = if joined { (vectors.saturating_mul(others), 1) } else { (vectors, others) };
     // Rows of one shape that follow each other without gaps are all shifted by as much.
-    let is_dense = |tensor: &GlobalTensor| tensor.align % vector == 0 && tensor.dense.iter().all(|dense| *dense);
-    let is_shifted = |tensor: &GlobalTensor| tensor.order == largest.order && is_dense(tensor) && is_dense(largest);
+    let is_dense = |tensor: &GlobalTensor| starts(&tensor) && tensor.dense.iter().all(|dense| *dense);
+    let is_shifted = |tensor: &GlobalTensor| tensor.order == reference.order && is_dense(tensor) && is_dense(reference);
     let is_aligned = |tensor: &GlobalTensor| tensor.rows_aligned(widest(tensor).min(vector), fast.len());
     let is_copied = |tensor: &GlobalTensor| {
         let starts = if align.is_some() { is_shifted(tensor) } else { is_aligned(tensor) };

@@ -19,6 +19,7 @@
 //! | `grid_persistent` | a value varies along the reduced dimensions after the reduction, and rows are longer than a block holds, long and fewer than multiprocessors, or run across memory | a row several blocks, which wait for each other |
 //! | `inner_persistent` | a value varies along the reduced dimensions after the reduction | a row a block, kept in registers |
 //! | `inner_outer` | reductions over rows, and over columns of the same tensors | rows in turn, held, short ones several at once; sums of columns in registers, then those of all blocks |
+//! | `summed_rows` | reductions over a few positions, and then over rows of what these made | a row a block, or several short ones; a thread adds up the same vectors of the few |
 
 mod beside;
 mod boxes;
@@ -50,6 +51,7 @@ mod stacked;
 mod stacked_rows;
 mod structure;
 mod summary;
+mod summed_rows;
 mod tile;
 mod transpose;
 mod tuning;
@@ -62,4 +64,5 @@ pub use norm_inner::longest_row;
 pub use short_columns::may_hold_columns;
 pub use sizes::Sizes;
 pub use structure::Unscheduled;
+pub use summed_rows::{LONGEST_SUMMED_ROW, MOST_SUMMED};
 pub use tuning::{SETTINGS, Setting};

@@ -87,6 +87,16 @@ pub(super) struct NormParams {
     dense_rows: bool,
 }
 
+impl NormParams {
+    /// Vectors that a thread loads before it uses the first, where it loads a row again for each stage: as many as take few
+    /// registers.
+    fn vectors_on_their_way(&self) -> Option<i64> {
+        let divides_batch = |together: &i64| *together < self.batch && self.batch % together == 0;
+        let is_read_again = self.holding.loads == Loads::Reload;
+        is_read_again.then(|| (2..=4).rev().find(divides_batch)).flatten()
+    }
+}
+
 impl std::fmt::Display for NormParams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "vector {} batch {} threads {}", self.vector, self.batch, self.threads)?;
@@ -158,12 +168,7 @@ fn rows_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Rows> {
         vector = half;
     }
     let mut align = None;
-    // No shift of rows moves vectors to multiples of their size where element 0 is at none.
-    let starts = |tensor: &GlobalTensor| full(tensor) && tensor.align % vector == 0;
-    let largest = summary.largest(full);
-    let is_odd = largest.is_some_and(|tensor| tensor.is_output && tensor.align % vector != 0);
-    let largest = if is_odd { summary.largest(starts).or(largest) } else { largest };
-    match largest {
+    match summary.largest(full) {
         Some(tensor) if is_run && !starts_aligned(vector) && vector > 1 => align = Some(tensor.tv),
         Some(_) => {
             // What ends within a row begins anew at the next vector.
@@ -317,7 +322,16 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &No
     };
     let (batch, thread) = builder.split_cover(vectors, params.batch, params.threads.x, params.exact)?;
     builder.parallelize(lane, ParallelType::Vectorize)?;
-    builder.parallelize(batch, ParallelType::Unroll)?;
+    let batch = match params.vectors_on_their_way() {
+        Some(together) => {
+            let (groups, together) = builder.split(batch, together, true)?;
+            vec![groups, together]
+        }
+        None => vec![batch],
+    };
+    for axis in &batch {
+        builder.parallelize(*axis, ParallelType::Unroll)?;
+    }
     builder.parallelize(thread, ParallelType::Tidx)?;
     let mut order = Vec::new();
     let mut turn = None;
@@ -328,10 +342,11 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &No
     }
     order.push(thread);
     order.extend(turn);
-    order.extend([batch, lane]);
+    order.extend(batch.iter().copied());
+    order.push(lane);
     let reductions: Vec<TvId> = builder.state().tensors.ids().filter(|tv| builder.state().is_reduction(*tv)).collect();
     for tv in reductions {
-        builder.rfactor(tv, &[batch])?;
+        builder.rfactor(tv, &batch)?;
         builder.rfactor(tv, &[lane])?;
     }
     builder.propagate(&order)?;
@@ -348,8 +363,12 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &No
         let start = builder.outer_prefix(tv);
         state.tensors[tv].loop_axes().position(|axis| axis == lane).unwrap_or(start).max(start)
     };
-    let limit =
-        |tv: &TvId| (*tv, if is_early(state, params, *tv) { builder.outer_prefix(*tv) } else { lane_depth(*tv) });
+    // Of a row that is read again, vectors are loaded together: what is computed of each branches, and no load passes that.
+    let inner_loops = batch.len() - 1;
+    let limit = |tv: &TvId| {
+        let (start, deep) = (builder.outer_prefix(*tv), lane_depth(*tv));
+        (*tv, if is_early(state, params, *tv) { start } else { deep.saturating_sub(inner_loops).max(start) })
+    };
     let mut keep: Vec<_> = loads.iter().map(limit).collect();
     keep.extend(keep_for_stores(builder, lane));
     keep.extend(staged.into_iter().map(|read| (read, lane_depth(read))));

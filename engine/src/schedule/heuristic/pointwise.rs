@@ -48,6 +48,9 @@ const MOST_FOLDED: i64 = 4;
 const LEAST_FOLDED: i64 = 1 << 18;
 /// Rows that are taken as one, so many at least, of which blocks take several each.
 const LEAST_STEPS: i64 = 32;
+/// Copies of functions of long code that a thread has, where that is more than one vector, and half of them where it waits for
+/// loads: code that does not fit the caches of instructions, and registers of all copies, cost more than what the next vector saves.
+const MOST_LONG: i64 = 8;
 /// Elements of a row, beside many instructions.
 const LONGEST_FOLDED: i64 = 8192;
 
@@ -223,16 +226,14 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
         false => None,
     };
     let vector = narrow.unwrap_or(vector);
-    // Other rows of the largest tensors that start anywhere are shifted into place.
+    // Other rows of the largest tensors that start anywhere are shifted into place, and one run that begins anywhere in something else.
     let aligned = full.clone().all(|tensor| tensor.rows_aligned(vector, inner.len()));
+    let begins_anywhere = |tensor: &GlobalTensor| tensor.align % vector != 0 && tensor.base_align % vector == 0;
+    let is_odd_run = |tensor: &GlobalTensor| begins_anywhere(tensor) && run_within(tensor, &inner) == inner.len();
+    let is_one_run = outer.is_empty() && !last_alone && full.clone().any(is_odd_run);
     let align = match full.clone().next() {
-        Some(first) if !aligned && vector > 1 && is_row => {
-            let written = full.clone().find(|tensor| tensor.is_output).unwrap_or(first);
-            // No shift of rows moves vectors to multiples of their size where element 0 is at none.
-            let starts = |tensor: &&GlobalTensor| tensor.align % vector == 0;
-            let is_odd = written.is_output && !starts(&written);
-            let reference = full.clone().find(|tensor| is_odd && starts(tensor)).unwrap_or(written);
-            Some((reference.tv, vector))
+        Some(first) if !aligned && vector > 1 && (is_row || is_one_run) => {
+            Some((full.clone().find(|tensor| tensor.is_output).unwrap_or(first).tv, vector))
         }
         _ => sectors.map(|(written, _)| (written.tv, SECTOR_BYTES / written.bytes)),
     };
@@ -263,7 +264,9 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
         (_, true) => MOST_SPREAD / vector,
         _ => (4 / inputs).clamp(1, 4) * narrower,
     };
-    while unroll > 1 && total_threads / unroll < 4 * fill {
+    let long = Work::of(scheduled).long * vector;
+    let most_long = if whole.is_empty() { MOST_LONG } else { 2 * MOST_LONG };
+    while unroll > 1 && (total_threads / unroll < 4 * fill || long * unroll > most_long) {
         unroll /= 2;
     }
     let steps = ceil_div(vectors, threads_x);
@@ -469,6 +472,8 @@ struct Work {
     is_random: bool,
     /// Whether there are functions of many instructions.
     is_heavy: bool,
+    /// Functions of long code.
+    long: i64,
 }
 
 impl Work {
@@ -477,6 +482,7 @@ impl Work {
         Self {
             is_random: ops().any(|op| matches!(op.compute, Compute::Random(_))),
             is_heavy: ops().any(|op| is_heavy(&op.compute)),
+            long: ops().filter(|op| matches!(op.compute, Compute::Unary(op) if op.is_long())).count() as i64,
         }
     }
 }
@@ -515,7 +521,7 @@ fn ends_before_last(tensor: &GlobalTensor, inner: &[AxisId]) -> bool {
 /// places two tensors, or one beside functions of many instructions; and beside random numbers, wherever rows start.
 fn is_better_by_rows(problem: &Problem<'_>, scheduled: &ScheduledFusion, order: &[AxisId]) -> bool {
     let Some(row) = order.last().map(|last| problem.sizes.extent(scheduled, *last)) else { return false };
-    let Work { is_random, is_heavy } = Work::of(scheduled);
+    let Work { is_random, is_heavy, .. } = Work::of(scheduled);
     let broadcast =
         problem.summary.globals.iter().filter(|tensor| tensor.elements > 1 && tensor.order.len() < order.len());
     let is_odd = row % vector_width(problem.summary, |tensor| tensor.order.len() == order.len()) != 0;

@@ -101,7 +101,8 @@ pub(super) struct ColumnParams {
     way: Way,
     exact_vector: bool,
     exact_columns: bool,
-    exact_rows: bool,
+    /// Elements of a column, a constant of the kernel: only the last of those that a thread has may be missing.
+    length: i64,
 }
 
 impl std::fmt::Display for ColumnParams {
@@ -348,7 +349,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<ColumnPa
     Ok(ColumnParams {
         exact_vector,
         exact_columns: exact_vector && divides(way.threads.x, columns),
-        exact_rows: way.batch * way.threads.y == shape.length,
+        length: shape.length,
         columns: shape.columns,
         way,
     })
@@ -401,8 +402,8 @@ fn split(builder: &mut ScheduleBuilder, params: &ColumnParams) -> Result<Loops> 
         None => vectors,
     };
     let (block, thread) = builder.split(columns, threads.x, params.exact_columns)?;
-    let (whole, held) = builder.split_cover(reduced, 1, batch * threads.y, params.exact_rows)?;
-    let (batch, row) = builder.split(held, threads.y, true)?;
+    let (whole, held) = builder.split_cover(reduced, 1, params.length, true)?;
+    let (batch, row) = builder.split_cover(held, batch, threads.y, batch * threads.y == params.length)?;
     builder.parallelize(block, ParallelType::Bidx)?;
     builder.parallelize(thread, ParallelType::Tidx)?;
     builder.parallelize(batch, ParallelType::Unroll)?;

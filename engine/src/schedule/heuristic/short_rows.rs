@@ -28,7 +28,7 @@ use std::collections::BTreeSet;
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "short_rows",
-    writes_parts: false,
+    writes_parts: true,
     accepts: |problem, scheduled| {
         coverage::check_plain(scheduled)?;
         if problem.summary.structure.reduced.is_empty() {

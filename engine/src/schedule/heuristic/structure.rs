@@ -38,6 +38,8 @@ pub(super) struct Mixed {
     /// Two of them, by name.
     pub(super) first: String,
     pub(super) second: String,
+    /// Their dimensions, where they are over two sets that have none in common.
+    pub(super) two: Option<[BTreeSet<AxisId>; 2]>,
     /// Where each is over all dimensions but those of the others: the two sets.
     pub(super) sides: Option<[Side; 2]>,
 }
@@ -112,12 +114,14 @@ fn reduced_roots(scheduled: &ScheduledFusion, roots: &[AxisId]) -> Result<(BTree
     }
     let all: BTreeSet<AxisId> = sets.iter().flat_map(|(over, _)| over).copied().collect();
     let [(some, first), (others, second), ..] = &sets[..] else { return Ok((all, None)) };
-    let are_sides = sets.len() == 2 && some.is_disjoint(others) && all.iter().eq(roots);
+    let are_two = sets.len() == 2 && some.is_disjoint(others);
+    let are_sides = are_two && all.iter().eq(roots);
     let side = |reduced: &BTreeSet<AxisId>| {
         let [_, held, _] = held_of_rows(scheduled, reduced)?;
         Ok::<_, Box<Diagnostic>>(Side { reduced: reduced.clone(), held })
     };
     let is_asked = are_sides && !scheduled.axes.has_program_xforms();
     let sides = if is_asked { Some([side(some)?, side(others)?]) } else { None };
-    Ok((all, Some(Mixed { first: (*first).clone(), second: (*second).clone(), sides })))
+    let two = are_two.then(|| [some.clone(), others.clone()]);
+    Ok((all, Some(Mixed { first: (*first).clone(), second: (*second).clone(), two, sides })))
 }

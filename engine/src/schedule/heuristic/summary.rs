@@ -18,6 +18,8 @@ pub(super) struct GlobalTensor {
     pub(super) stride_facts: Vec<i64>,
     /// Alignment of element 0 in elements.
     pub(super) align: i64,
+    /// Alignment in elements of what they are counted from: rows can be shifted to multiples of that wherever they start.
+    pub(super) base_align: i64,
     /// Bytes of an element.
     pub(super) bytes: i64,
     /// Number of elements.
@@ -123,13 +125,15 @@ fn global_tensor(scheduled: &ScheduledFusion, sizes: &Sizes, tv: TvId, layout: &
     let whole = |axis: AxisId| whole_of(scheduled, axis).unwrap_or(axis);
     let is_part = |position: usize| moving.get(position).is_some_and(|own| whole(own.axis) != own.axis);
     let is_looked_up = data.axes.iter().any(|axis| matches!(axis, AxisRef::Indirect(_)));
+    let base_align = i64::from(layout.align) / data.dtype.bytes() as i64;
     GlobalTensor {
         tv,
         order: moving.iter().map(|own| whole(own.axis)).collect(),
         // A part of an axis is no run with what lies around it.
         dense: moving.iter().enumerate().map(|(at, own)| own.dense && !is_part(at + 1)).collect(),
         stride_facts: moving.iter().map(|own| own.stride_fact).collect(),
-        align: i64::from(layout.align) / data.dtype.bytes() as i64,
+        align: if layout.start == 0 { base_align } else { base_align.min(1 << layout.start.trailing_zeros()) },
+        base_align,
         bytes: data.dtype.bytes() as i64,
         elements: moving.iter().map(|own| sizes.extent(scheduled, own.axis)).fold(1i64, i64::saturating_mul),
         is_output: matches!(data.io, Some(Io::Output(_))),

@@ -66,7 +66,7 @@ const MANY_TILES: i64 = 128;
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
     name: "transpose",
-    writes_parts: false,
+    writes_parts: true,
     accepts: |problem, scheduled| {
         coverage::check_plain(scheduled)?;
         coverage::check_direct(scheduled)?;
@@ -223,7 +223,11 @@ fn vector_of(tensors: &[&GlobalTensor], axes: usize, extent: i64) -> i64 {
 fn row_reference(tensors: &[&GlobalTensor], fitting: i64, vector: i64) -> Option<TvId> {
     let bytes = tensors.first()?.bytes;
     let is_narrow = fitting < vector && fitting * bytes < FITTING_BYTES;
-    let is_aligned = tensors.iter().all(|tensor| tensor.align % vector == 0);
+    let is_aligned = match tensors {
+        // One tensor may begin anywhere: nobody else has another shift.
+        [own] => own.base_align % vector == 0,
+        _ => tensors.iter().all(|tensor| tensor.align % vector == 0),
+    };
     alike(tensors).filter(|_| is_narrow && is_aligned)
 }
 

@@ -78,6 +78,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("stacked.threads", 32, 1024),
     setting("stacked.vector", 1, 16),
     Setting { power: true, ..setting("stacked_rows.threads", 32, 1024) },
+    Setting { power: true, ..setting("summed_rows.threads", 32, 1024) },
     // Bytes of the widest access that is aligned row by row, of the side that computes and of that which is staged.
     Setting { power: true, ..setting("transpose.first_rows", 2, 16) },
     // Bytes along the second dimension, and indices of either, from which tiles are used.

@@ -9,8 +9,11 @@ use super::super::share::{self, as_data, as_index};
 use super::memory::{Acc, Memory, Rows, Types};
 use super::{ROWS, Shape, THREADS};
 use crate::diag::{Diagnostic, Result};
-use crate::kernel::{BufId, CacheHint, Dim, ExprId, IndexOp, KernelBuilder, Scope, Unroll};
+use crate::kernel::{BufId, CacheHint, Dim, ExprId, IndexOp, KernelBuilder, MAX_ACCESS_BYTES, Scope, Unroll};
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp, Value, eval};
+
+/// An index of which no vector has an element of a buffer.
+const NOWHERE: i64 = -2 * MAX_ACCESS_BYTES;
 
 /// What emits the sums of places.
 pub(super) struct Adder<'a> {
@@ -150,19 +153,14 @@ impl<'a> Adder<'a> {
             groups.push(Group { own, has_rows, places: self.places(b, own, has_rows) });
         }
         // Of all places the first row is on its way before one is added.
-        let nothing = self.nothing(b, self.few);
-        let nothing = b.exprs().cast(nothing, self.types.rows);
-        let all = b.int(places * vector);
-        b.count("j", all, Unroll::Full, |b, j| b.store(near.firsts, j, nothing));
+        self.clear_rows(b, near.firsts, places);
         for (i, group) in (0..).zip(&groups) {
             for (k, place) in (0..).zip(&group.places) {
                 let is_row = b.exprs().lt(place.start, place.end);
-                b.if_(is_row, |b| {
-                    let to = b.int((i * i64::from(shape.group) + k) * vector);
-                    let from = b.exprs().mul(place.row, memory.value.row);
-                    let from = b.exprs().add(from, at[0]);
-                    self.read(b, (near.firsts, to), (memory.value.buffer, from));
-                });
+                let to = b.int((i * i64::from(shape.group) + k) * vector);
+                let from = b.exprs().mul(place.row, memory.value.row);
+                let from = b.exprs().add(from, at[0]);
+                self.read_if(b, is_row, (near.firsts, to), (memory.value.buffer, from));
             }
             if let Acc::Rows(acc) = &memory.acc {
                 b.if_(group.has_rows, |b| {
@@ -173,9 +171,61 @@ impl<'a> Adder<'a> {
                 });
             }
         }
+        let are_rows = groups.iter().flat_map(|group| &group.places).map(|place| b.exprs().lt(place.start, place.end));
+        let are_rows: Vec<ExprId> = are_rows.collect();
+        self.clear_others(b, near.firsts, are_rows);
         for (i, group) in (0..).zip(&groups) {
             self.group(b, &near, i, group, column, at);
         }
+    }
+
+    /// What adds nothing, as rows have it.
+    fn no_row(&self, b: &mut KernelBuilder) -> ExprId {
+        let nothing = self.nothing(b, self.few);
+        b.exprs().cast(nothing, self.types.rows)
+    }
+
+    /// Sets vectors of so many rows to what adds nothing, unless [`Self::clear_others`] does it later.
+    fn clear_rows(&self, b: &mut KernelBuilder, rows: BufId, count: i64) {
+        if self.reads_anywhere() {
+            return;
+        }
+        let (all, nothing) = (b.int(count * i64::from(self.shape.vector)), self.no_row(b));
+        b.count("j", all, Unroll::Full, |b, j| b.store(rows, j, nothing));
+    }
+
+    /// Reads a vector of a row, if there is one.
+    fn read_if(&self, b: &mut KernelBuilder, is_row: ExprId, to: (BufId, ExprId), (buffer, from): (BufId, ExprId)) {
+        if self.reads_anywhere() {
+            // A branch around what puts the words together would wait for each vector before it goes on to the next.
+            let nowhere = b.int(NOWHERE);
+            let from = b.exprs().ternary(TernaryOp::Where, is_row, from, nowhere);
+            self.read(b, to, (buffer, from));
+        } else {
+            b.if_(is_row, |b| self.read(b, to, (buffer, from)));
+        }
+    }
+
+    /// Sets vectors that were read where there is no row to what adds nothing.
+    fn clear_others(&self, b: &mut KernelBuilder, rows: BufId, are_rows: impl IntoIterator<Item = ExprId>) {
+        if !self.reads_anywhere() {
+            return;
+        }
+        let (vector, nothing) = (i64::from(self.shape.vector), self.no_row(b));
+        for (i, is_row) in (0..).zip(are_rows) {
+            let is_none = b.exprs().unary(UnaryOp::LogicalNot, is_row);
+            b.if_(is_none, |b| {
+                for j in 0..vector {
+                    let at = b.int(i * vector + j);
+                    b.store(rows, at, nothing);
+                }
+            });
+        }
+    }
+
+    /// Whether vectors are read wherever they start, and so from nowhere, too.
+    fn reads_anywhere(&self) -> bool {
+        self.shape.vector > 1 && !self.shape.aligned
     }
 
     /// The places of a group: where their runs are, the first row of each, and what it counts.
@@ -331,10 +381,7 @@ impl<'a> Adder<'a> {
     /// Adds the rows that a thread has of the next positions.
     fn add(&self, b: &mut KernelBuilder, position: ExprId, end: ExprId, column: ExprId) {
         let (memory, vector) = (self.memory, i64::from(self.shape.vector));
-        let nothing = self.nothing(b, self.few);
-        let nothing = b.exprs().cast(nothing, self.types.rows);
-        let all = b.int(ROWS * vector);
-        b.count("j", all, Unroll::Full, |b, j| b.store(self.rows, j, nothing));
+        self.clear_rows(b, self.rows, ROWS);
         let one = b.int(1);
         let last = b.exprs().sub(end, one);
         // Which rows these are is known of all before one is read.
@@ -349,13 +396,12 @@ impl<'a> Adder<'a> {
             (i, is_row, self.row(b, inside))
         });
         for (i, is_row, row) in from {
-            b.if_(is_row, |b| {
-                let to = b.int(i * vector);
-                let start = b.exprs().mul(row, memory.value.row);
-                let start = b.exprs().add(start, column);
-                self.read(b, (self.rows, to), (memory.value.buffer, start));
-            });
+            let to = b.int(i * vector);
+            let start = b.exprs().mul(row, memory.value.row);
+            let start = b.exprs().add(start, column);
+            self.read_if(b, is_row, (self.rows, to), (memory.value.buffer, start));
         }
+        self.clear_others(b, self.rows, from.map(|(_, is_row, _)| is_row));
         let count = b.int(vector);
         b.count("j", count, Unroll::Full, |b, j| {
             let mut sum = None;

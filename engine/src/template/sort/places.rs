@@ -17,7 +17,9 @@ use super::runs::Runs;
 use super::warp::Line;
 use super::words::{self, Item, Words};
 use crate::diag::{Diagnostic, Result, code};
-use crate::kernel::{AtomicOp, BufId, CacheHint, ExprId, Kernel, KernelBuilder, Launch, Scope, ShuffleMode, Unroll};
+use crate::kernel::{
+    AtomicOp, BufId, CacheHint, ExprId, IndexOp, Kernel, KernelBuilder, Launch, Scope, ShuffleMode, Unroll,
+};
 use crate::num::{BinaryOp, DType, TernaryOp};
 use crate::options::DeviceDesc;
 use crate::schedule::ArgClass;
@@ -249,24 +251,49 @@ impl Orderer {
         b.if_(is_digit, body);
     }
 
+    /// A position of the index, or its last one. There is one.
+    fn last_or(&self, b: &mut KernelBuilder, at: ExprId) -> ExprId {
+        let one = b.int(1);
+        let last = b.exprs().sub(self.runs.index.length, one);
+        b.exprs().index(IndexOp::Min, at, last)
+    }
+
     /// Counts how many positions of the block have each value of a digit.
     fn count(&self, b: &mut KernelBuilder, digit: u32) {
         let (nothing, one) = (self.number(b, 0), self.number(b, 1));
         self.if_digit(b, |b| b.store(self.room.next, self.thread, nothing));
         b.sync(Scope::Block);
         let (each, threads) = (b.int(self.line.each), b.int(THREADS));
-        let rounds = b.exprs().mul(self.tiles, each);
-        b.count("round", rounds, Unroll::By(self.shape.each), |b, round| {
-            let before = b.exprs().mul(round, threads);
-            let at = b.exprs().add(self.start, before);
-            let at = b.exprs().add(at, self.thread);
-            let at = b.let_("at", at);
-            let is_inside = b.exprs().lt(at, self.runs.index.length);
-            b.if_(is_inside, |b| {
-                let key = self.key(b, digit, at);
-                let own = self.digit(b, digit, key);
-                let own = as_index(b, own);
-                b.atomic_drop(AtomicOp::Add, (self.room.next, own), one);
+        let tile = b.exprs().mul(each, threads);
+        let keys = b.local("tile_keys", self.key_type(), self.line.each);
+        b.count("tile", self.tiles, Unroll::No, |b, number| {
+            let before = b.exprs().mul(number, tile);
+            let first = b.exprs().add(self.start, before);
+            let first = b.let_("first", first);
+            let is_tile = b.exprs().lt(first, self.runs.index.length);
+            let at = |b: &mut KernelBuilder, round: ExprId| {
+                let before = b.exprs().mul(round, threads);
+                let at = b.exprs().add(first, before);
+                b.exprs().add(at, self.thread)
+            };
+            b.if_(is_tile, |b| {
+                // All are on their way at once: an atomic operation waits for what was read before it.
+                self.line.each(b, |b, round| {
+                    let at = at(b, round);
+                    let at = self.last_or(b, at);
+                    let key = self.key(b, digit, at);
+                    b.store(keys, round, key);
+                });
+                self.line.each(b, |b, round| {
+                    let at = at(b, round);
+                    let is_inside = b.exprs().lt(at, self.runs.index.length);
+                    b.if_(is_inside, |b| {
+                        let key = b.load("key", keys, round);
+                        let own = self.digit(b, digit, key);
+                        let own = as_index(b, own);
+                        b.atomic_drop(AtomicOp::Add, (self.room.next, own), one);
+                    });
+                });
             });
         });
         b.sync(Scope::Block);
@@ -506,7 +533,33 @@ impl Orderer {
         let each = b.int(self.line.each);
         let own = b.exprs().mul(self.line.lane, each);
         let is_last = digit + 1 == self.shape.digits;
+        let moves_keys = !is_last || (self.runs.ends.is_some() && !self.shape.is_one_digit());
         let turn = digit as usize % 2;
+        let keys = moves_keys.then(|| b.local("moved_keys", self.key_type(), self.line.each));
+        let positions = (digit > 0).then(|| b.local("moved_positions", DType::I32, self.line.each));
+        let from = |b: &mut KernelBuilder, item: Item| {
+            let from = self.line.words.place(b, item);
+            let from = as_index(b, from);
+            b.exprs().add(first, from)
+        };
+        // All are read before the first is written, so that they are on their way at once.
+        let is_part = b.exprs().lt(first, self.runs.index.length);
+        b.if_(is_part, |b| {
+            self.line.each(b, |b, j| {
+                let item = self.line.get(b, j);
+                let from = from(b, item);
+                let from = self.last_or(b, from);
+                let from = b.let_("from", from);
+                if let Some(positions) = positions {
+                    let position = b.load_hinted("position", self.moved[1 - turn], from, CacheHint::Global);
+                    b.store(positions, j, position);
+                }
+                if let Some(keys) = keys {
+                    let key = self.key(b, digit, from);
+                    b.store(keys, j, key);
+                }
+            });
+        });
         self.line.each(b, |b, j| {
             let item = self.line.get(b, j);
             let at = b.exprs().add(own, j);
@@ -516,13 +569,12 @@ impl Orderer {
                 let less = as_index(b, less);
                 let to = b.exprs().add(less, at);
                 let to = b.let_("to", to);
-                let from = self.line.words.place(b, item);
-                let from = as_index(b, from);
-                let from = b.exprs().add(first, from);
-                let from = b.let_("from", from);
-                let position = match digit {
-                    0 => as_data(b, from, DType::I32),
-                    _ => b.load_hinted("position", self.moved[1 - turn], from, CacheHint::Global),
+                let position = match positions {
+                    Some(positions) => b.load("position", positions, j),
+                    None => {
+                        let from = from(b, item);
+                        as_data(b, from, DType::I32)
+                    }
                 };
                 match (is_last, self.runs.order) {
                     (false, _) => b.store_hinted(self.moved[turn], to, position, CacheHint::Global),
@@ -532,8 +584,8 @@ impl Orderer {
                     }
                     (true, None) => {}
                 }
-                if !is_last || (self.runs.ends.is_some() && !self.shape.is_one_digit()) {
-                    let key = self.key(b, digit, from);
+                if let Some(keys) = keys {
+                    let key = b.load("key", keys, j);
                     b.store_hinted(self.keys[turn], to, key, CacheHint::Global);
                 }
             });

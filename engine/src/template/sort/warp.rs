@@ -9,9 +9,9 @@
 //! sorted in turns of direction, the last one is all.
 
 use super::super::share::LANES;
-use super::words::{Item, Items, Words};
+use super::words::{Form, Item, Items, Words};
 use crate::fusion::ops::NETWORK;
-use crate::kernel::{CacheHint, ExprId, KernelBuilder, ShuffleMode, Unroll};
+use crate::kernel::{CacheHint, ExprId, IndexOp, KernelBuilder, ShuffleMode, Unroll};
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp, Value};
 
 /// The items that lanes of a warp hold.
@@ -74,8 +74,10 @@ impl Line {
                     self.set(b, j, item);
                 });
             },
-            |b| {
-                self.each(b, |b, j| {
+            |b| match self.words.form {
+                Form::Half => self.fill_part(b, (count, is_line), at, &item),
+                // Of longer words so many on their way take registers that the order needs.
+                Form::Whole | Form::Pair => self.each(b, |b, j| {
                     let at = at(b, j);
                     let nothing = self.words.nothing(b);
                     self.set(b, j, nothing);
@@ -85,8 +87,41 @@ impl Line {
                         let item = item(b, at);
                         self.set(b, j, item);
                     });
+                }),
+            },
+        );
+    }
+
+    /// Fills registers with fewer items than there is room for: all are on their way at once.
+    fn fill_part(
+        &self,
+        b: &mut KernelBuilder,
+        (count, is_line): (ExprId, ExprId),
+        at: impl Fn(&mut KernelBuilder, ExprId) -> ExprId,
+        item: &impl Fn(&mut KernelBuilder, ExprId) -> Item,
+    ) {
+        let (zero, one) = (b.int(0), b.int(1));
+        let is_any = b.exprs().lt(zero, count);
+        let is_any = b.exprs().and(is_line, is_any);
+        let nothing = self.words.nothing(b);
+        b.if_else(
+            is_any,
+            |b| {
+                // The last item is read for those behind it: a test around each would be one wait for each.
+                let last = b.exprs().sub(count, one);
+                self.each(b, |b, j| {
+                    let at = at(b, j);
+                    let at = b.exprs().index(IndexOp::Min, at, last);
+                    let item = item(b, at);
+                    self.set(b, j, item);
+                });
+                self.each(b, |b, j| {
+                    let at = at(b, j);
+                    let is_behind = b.exprs().lt(last, at);
+                    b.if_(is_behind, |b| self.set(b, j, nothing));
                 });
             },
+            |b| self.each(b, |b, j| self.set(b, j, nothing)),
         );
     }
 

@@ -88,7 +88,7 @@ fn tensor(draw: &mut Draw, dtype: DType, sizes: &[i64]) -> Option<HostTensor> {
 /// Parameters of heuristics, half of the time: what is right for one choice
 /// must be right for all.
 pub fn tuning(draw: &mut Draw) -> BTreeMap<String, i64> {
-    const VALUES: [(&str, &[i64]); 32] = [
+    const VALUES: [(&str, &[i64]); 33] = [
         ("pointwise.threads", &[1, 3, 32, 64, 96, 256, 1000, 1024]),
         ("pointwise.unroll", &[1, 2, 3, 4, 16]),
         ("pointwise.joined", &[2, 4]),
@@ -114,6 +114,7 @@ pub fn tuning(draw: &mut Draw) -> BTreeMap<String, i64> {
         ("cache.store", &[0, 1]),
         ("stacked.rows", &[1, 2, 3, 16]),
         ("stacked.threads", &[32, 96, 1024]),
+        ("summed_rows.threads", &[32, 64, 1024]),
         ("stacked.vector", &[1, 2, 16]),
         ("shared.room", &[0]),
         ("transpose.least_bytes", &[0]),

@@ -1,12 +1,15 @@
 //! Values of the products with groups and scales.
 
 use super::block_of;
-use super::scales::{factors, finish, scale, with_blocks};
+use super::scales::{check_scales, factors, finish, scale, with_blocks};
 use crate::array::{Sums, View};
 use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::ops::EvalCx;
 use crate::tensor::HostTensor;
 use std::ops::Range;
+
+/// Elements of a row with one scale, of groups that start anywhere.
+const BLOCK: usize = 16;
 
 /// Part of a tensor along an axis.
 fn cut(x: &View, axis: usize, range: &Range<usize>) -> View {
@@ -119,17 +122,25 @@ pub(super) fn scaled(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     Ok(finish(cx, values))
 }
 
-pub(super) fn cutlass(cx: &EvalCx<'_>) -> Result<Vec<View>> {
-    let name = cx.call.row.name;
-    let (a, b) = (cx.tensor("mat1")?, cx.tensor("mat2")?);
-    let (m, k, n) = (a.sizes[0], a.sizes[1], b.sizes[2]);
-    let (left, right) = (cx.tensor("scale1")?, cx.tensor("scale2")?);
-    let (own, width) = (right.sizes[1] * right.sizes[2], k / 16);
-    let (left, right, alpha) = (left.to_f64(), right.to_f64(), cx.tensor("alpha")?.to_f64());
-    let ints = |name: &str| Ok::<_, Box<Diagnostic>>(cx.tensor(name)?.to_i64());
-    let (sizes, starts, bases) = (ints("problem_sizes")?, ints("expert_offsets")?, ints("sf_offsets")?);
-    let mut values = vec![0.0; m * n];
-    for (i, (size, (&start, &base))) in sizes.chunks(3).zip(starts.iter().zip(&bases)).enumerate() {
+/// Products of groups that start anywhere.
+pub struct Experts<'a> {
+    /// The operation.
+    pub name: &'a str,
+    /// Rows, what is summed over, and columns.
+    pub matrix: [usize; 3],
+    /// The scales of rows that there are.
+    pub scales: usize,
+}
+
+impl Experts<'_> {
+    /// The rows of each group, and where its scales start; fails if a group does not fit the matrices, or lacks scales.
+    fn groups(&self, sizes: &[i64], starts: &[i64], bases: &[i64]) -> Result<Vec<(Range<usize>, usize)>> {
+        let groups = sizes.chunks(3).zip(starts.iter().zip(bases)).enumerate();
+        groups.map(|(i, (size, (start, base)))| self.group(i, size, *start, *base)).collect()
+    }
+
+    fn group(&self, i: usize, size: &[i64], start: i64, base: i64) -> Result<(Range<usize>, usize)> {
+        let (name, [m, k, n]) = (self.name, self.matrix);
         let place = |at: i64| usize::try_from(at).ok();
         let rows = place(start).zip(place(size[0])).and_then(|(start, rows)| Some(start..start.checked_add(rows)?));
         let inside = |rows: &Range<usize>| rows.end <= m && size[1..] == [n as i64, k as i64];
@@ -140,9 +151,36 @@ pub(super) fn cutlass(cx: &EvalCx<'_>) -> Result<Vec<View>> {
                 format!("{message}, does not fit matrices [{m}, {k}] [{k}, {n}]"),
             ));
         };
-        let x = with_blocks(name, &cut(a, 0, &rows), &left, base.saturating_mul(width), 16)?;
+        let base = base.saturating_mul(k / BLOCK);
+        // Of no rows no scale is read, wherever it would be.
+        if !rows.is_empty() {
+            check_scales(name, [rows.len(), k], self.scales, base, BLOCK)?;
+        }
+        Ok((rows, base))
+    }
+}
+
+/// Fails if groups do not fit the matrices, or lack scales, as the evaluation does.
+pub fn check_experts(experts: &Experts<'_>, [sizes, starts, bases]: [&HostTensor; 3]) -> Result<()> {
+    let ints = |x: &HostTensor| View::load(x).to_i64();
+    experts.groups(&ints(sizes), &ints(starts), &ints(bases)).map(drop)
+}
+
+pub(super) fn cutlass(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let name = cx.call.row.name;
+    let (a, b) = (cx.tensor("mat1")?, cx.tensor("mat2")?);
+    let matrix @ [m, _, n] = [a.sizes[0], a.sizes[1], b.sizes[2]];
+    let (left, right) = (cx.tensor("scale1")?, cx.tensor("scale2")?);
+    let own = right.sizes[1] * right.sizes[2];
+    let (left, right, alpha) = (left.to_f64(), right.to_f64(), cx.tensor("alpha")?.to_f64());
+    let ints = |name: &str| Ok::<_, Box<Diagnostic>>(cx.tensor(name)?.to_i64());
+    let (sizes, starts, bases) = (ints("problem_sizes")?, ints("expert_offsets")?, ints("sf_offsets")?);
+    let mut values = vec![0.0; m * n];
+    let groups = Experts { name, matrix, scales: left.len() }.groups(&sizes, &starts, &bases)?;
+    for (i, (rows, base)) in groups.into_iter().enumerate().filter(|(_, (rows, _))| !rows.is_empty()) {
+        let x = with_blocks(name, &cut(a, 0, &rows), &left, base, BLOCK)?;
         let scales = right.get(i * own..(i + 1) * own).unwrap_or(&[]);
-        let y = with_blocks(name, &pick(b, i).permuted(&[1, 0]), scales, 0, 16)?;
+        let y = with_blocks(name, &pick(b, i).permuted(&[1, 0]), scales, 0, BLOCK)?;
         let product = Sums::of(&x, &y.permuted(&[1, 0]), &[])?.into_real()?;
         let target = &mut values[rows.start * n..rows.end * n];
         target.iter_mut().zip(product).for_each(|(value, sum)| *value = alpha[i] * sum);

@@ -11,13 +11,9 @@ use crate::num::DType;
 /// exact: it has few bits.
 pub(super) fn with_blocks(name: &str, x: &View, scales: &[f64], base: usize, block: usize) -> Result<View> {
     let (rows, k) = (x.sizes[0], x.sizes[1]);
-    let columns = k.div_ceil(block).next_multiple_of(swizzle::COLUMNS);
-    let needed = rows.next_multiple_of(swizzle::ROWS) * columns;
-    let Some(scales) = scales.get(base..).and_then(|scales| scales.get(..needed)) else {
-        let message = format!("{name}: {rows} rows need {needed} swizzled scales from {base} on");
-        return Err(Diagnostic::user(code::VALUE, format!("{message}, there are {}", scales.len()))
-            .note("rows are padded to a multiple of 128"));
-    };
+    let columns = columns(k, block);
+    check_scales(name, [rows, k], scales.len(), base, block)?;
+    let scales = scales.get(base..).unwrap_or(&[]);
     let mut values = x.to_f64();
     if k > 0 {
         parallel::rows(&mut values, k, &|row, values| {
@@ -27,6 +23,21 @@ pub(super) fn with_blocks(name: &str, x: &View, scales: &[f64], base: usize, blo
         });
     }
     Ok(View::dense(DType::F64, vec![rows, k], Data::F64(values)))
+}
+
+/// Swizzled scales of a row of length `k`.
+fn columns(k: usize, block: usize) -> usize {
+    k.div_ceil(block).next_multiple_of(swizzle::COLUMNS)
+}
+
+/// Fails if rows of length `k` need more swizzled scales from `base` on than there are.
+pub(super) fn check_scales(name: &str, [rows, k]: [usize; 2], count: usize, base: usize, block: usize) -> Result<()> {
+    let needed = rows.next_multiple_of(swizzle::ROWS) * columns(k, block);
+    if base.checked_add(needed).is_some_and(|end| end <= count) {
+        return Ok(());
+    }
+    let message = format!("{name}: {rows} rows need {needed} swizzled scales from {base} on, there are {count}");
+    Err(Diagnostic::user(code::VALUE, message).note("rows are padded to a multiple of 128"))
 }
 
 /// One factor for each of `count` rows or columns: all there are, or one for all.
