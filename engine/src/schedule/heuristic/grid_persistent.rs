@@ -19,6 +19,7 @@ use super::residency::{Packing, REGISTER_BYTES, element_bytes, is_load};
 use super::summary::GlobalTensor;
 use super::tile::{
     Caching, WARP, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, tuned, vector_width,
+    widest_that,
 };
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{CacheHint, MAX_ACCESS_BYTES, MIN_ASYNC_BYTES};
@@ -240,12 +241,11 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
     // vectors that make them up, if any do.
     let fits =
         |vector: i64| divides(vector, length) && full.iter().all(|tensor| tensor.rows_aligned(vector, fast.len()));
-    let mut narrower = std::iter::successors(Some(vector), |vector| Some(vector / 2)).take_while(|vector| *vector > 1);
     let vector = match (across, fast.len()) {
         (true, _) if aligned && divides(vector, length) => vector,
         (true, _) => 1,
         (false, 1) => vector,
-        (false, _) => narrower.find(|vector| fits(*vector)).unwrap_or(vector),
+        (false, _) => widest_that(vector, fits).unwrap_or(vector),
     };
     if across && vector == 1 && length < 2 * LEAST_SINGLE {
         return refused("few columns start at odd places");

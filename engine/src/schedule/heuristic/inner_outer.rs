@@ -26,7 +26,9 @@ use super::recompute::{recompute, recompute_in_loop};
 use super::residency::{REGISTER_BYTES, is_load};
 use super::structure::Side;
 use super::summary::GlobalTensor;
-use super::tile::{Caching, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, vector_width};
+use super::tile::{
+    Caching, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, vector_width, widest_that,
+};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::MAX_ACCESS_BYTES;
 use crate::schedule::{AxisId, Compute, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
@@ -143,8 +145,7 @@ fn row_of(
         divides(vector, length) && summary.globals.iter().filter(|tensor| runs(tensor)).all(is_aligned)
     };
     let widest = vector_width(summary, |tensor| runs(tensor) && is_row(&tensor));
-    let vectors = std::iter::successors(Some(widest), |vector| Some(vector / 2)).take_while(|vector| *vector > 1);
-    let vector = vectors.into_iter().find(|vector| aligned(*vector)).unwrap_or(1);
+    let vector = widest_that(widest, aligned).unwrap_or(1);
     let all = || summary.globals.iter().filter(is_row);
     let read = |copied: bool| {
         let inputs = all().filter(|tensor| !tensor.is_output);

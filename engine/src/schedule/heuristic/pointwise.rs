@@ -24,7 +24,9 @@ use super::shared_tile::{SECTOR_BYTES, WORD_BYTES, extent_of};
 use super::spread::{MOST_LOOKUPS, looks_along, looks_beside, reads_spread, word_within};
 use super::structure::whole_of;
 use super::summary::{GlobalTensor, Summary};
-use super::tile::{Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, tuned, vector_width};
+use super::tile::{
+    Caching, WARP, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, tuned, vector_width, widest_that,
+};
 use crate::diag::Result;
 use crate::schedule::{AxisId, Compute, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
 
@@ -350,8 +352,7 @@ fn narrow_vector<'a>(
 ) -> Option<i64> {
     let bytes = full.clone().map(|tensor| tensor.bytes).max()?;
     let starts = |vector: i64| full.clone().all(|tensor| tensor.rows_aligned(vector, 1)) && parts_start(vector);
-    let mut pairs_and_wider = std::iter::successors(Some(vector), |vector| Some(vector / 2)).take_while(|own| *own > 1);
-    let own = pairs_and_wider.find(|own| starts(*own))?;
+    let own = widest_that(vector, starts)?;
     // Rows with more between them have shifts of their own.
     let has_shifts = full.clone().any(|tensor| tensor.dense.iter().any(|dense| !dense));
     let is_wide = has_shifts && own * bytes >= LEAST_VECTOR_BYTES;

@@ -18,7 +18,7 @@ use super::shared_tile::{SECTOR_BYTES, extent_of};
 use super::summary::GlobalTensor;
 use super::tile::{
     BlockShape, Caching, WARP, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, tuned,
-    vector_width,
+    vector_width, widest_that,
 };
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{MAX_ACCESS_BYTES, MIN_ASYNC_BYTES};
@@ -199,9 +199,8 @@ fn shape_of<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion) -> Result<Sh
     let [length, run, runs] = [&reduced, fast, &kept.concat()].map(|roots| extent_of(problem, scheduled, roots));
     let is_written = full.iter().any(|tensor| tensor.is_output);
     let widest = vector_width(summary, |tensor| tensor.is_innermost(last));
-    let fits = |vector: &i64| divides(*vector, run) && full.iter().all(|t| t.rows_aligned(*vector, fast.len()));
-    let halves = std::iter::successors(Some(widest), |vector| Some(vector / 2)).take_while(|vector| *vector > 1);
-    let aligned = halves.into_iter().find(fits).unwrap_or(1);
+    let fits = |vector: i64| divides(vector, run) && full.iter().all(|t| t.rows_aligned(vector, fast.len()));
+    let aligned = widest_that(widest, fits).unwrap_or(1);
     if !structure.persistent && aligned == widest {
         return refused("vectors of columns are summed in rows of blocks");
     }

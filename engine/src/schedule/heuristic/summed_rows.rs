@@ -14,10 +14,10 @@ use super::phases::{descendants, reduced_over};
 use super::recompute::recompute;
 use super::residency::{REGISTER_BYTES, is_load};
 use super::shared_tile::extent_of;
-use super::summary::GlobalTensor;
+use super::summary::{GlobalTensor, Summary};
 use super::tile::{
     BlockShape, Caching, WARP, bind_rows, cache_inputs, ceil_div, collapse, keep_for_stores, merge_all, tuned,
-    vector_width,
+    vector_width, widest_that,
 };
 use crate::diag::{Diagnostic, Result};
 use crate::schedule::{AxisId, Io, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
@@ -120,15 +120,7 @@ fn rows_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<SummedR
     if length < 1 || count < 1 || !is_filled && number.saturating_mul(length).saturating_mul(count) > FEW_ELEMENTS {
         return Err("there are too few rows");
     }
-    let last = row.last().copied();
-    let runs = |tensor: &GlobalTensor| last.is_some_and(|last| tensor.is_innermost(last));
-    let is_aligned = |vector: &i64| {
-        let starts = |tensor: &GlobalTensor| tensor.rows_aligned(*vector, row.len());
-        length % vector == 0 && summary.globals.iter().filter(|tensor| runs(tensor)).all(starts)
-    };
-    let widest = vector_width(summary, runs);
-    let halves = std::iter::successors(Some(widest), |vector| Some(vector / 2)).take_while(|vector| *vector > 1);
-    let vector = halves.into_iter().find(is_aligned).unwrap_or(1);
+    let vector = vector_of(summary, &row, length);
     let vectors = length / vector;
     let wanted = tuned(problem.cx.options, "summed_rows.threads", THREADS);
     let most = i64::from(problem.cx.device.max_threads_per_block);
@@ -146,6 +138,16 @@ fn rows_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<SummedR
     let at_once = FIXED_REGISTERS + batch * vector + loaded <= registers;
     let few = few.iter().copied().collect();
     Ok(SummedRowParams { rows: order, few, number, row, vector, batch, exact, at_once, threads, exact_rows })
+}
+
+/// Elements of the widest vector that divides rows along some dimensions, so many elements long, wherever these start.
+fn vector_of(summary: &Summary<'_>, row: &[AxisId], length: i64) -> i64 {
+    let runs = |tensor: &GlobalTensor| row.last().is_some_and(|last| tensor.is_innermost(*last));
+    let fits = |vector: i64| {
+        let starts = |tensor: &GlobalTensor| tensor.rows_aligned(vector, row.len());
+        length % vector == 0 && summary.globals.iter().filter(|tensor| runs(tensor)).all(starts)
+    };
+    widest_that(vector_width(summary, runs), fits).unwrap_or(1)
 }
 
 /// Whether all that has these few positions is computed before any row is reduced, and no result has them.

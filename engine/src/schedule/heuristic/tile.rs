@@ -119,6 +119,12 @@ pub(super) fn vector_width(summary: &Summary<'_>, innermost: impl Fn(&GlobalTens
         .map_or(1, |bytes| (MAX_ACCESS_BYTES / bytes).max(1))
 }
 
+/// The widest vector that fits: of so many elements, or of a half of them, and so on, but of more than one.
+pub(super) fn widest_that(widest: i64, fits: impl Fn(i64) -> bool) -> Option<i64> {
+    let mut halves = std::iter::successors(Some(widest), |vector| Some(vector / 2)).take_while(|vector| *vector > 1);
+    halves.find(|vector| fits(*vector))
+}
+
 /// Which caches accesses to global memory use.
 ///
 /// Where little is written, what is read once makes room first in the
