@@ -279,7 +279,8 @@ fn measure(timer: &mut Timer, memory: &mut Memory, candidate: &Candidate) -> Res
             None => memory.first = Some(actual),
         }
     }
-    let timing = TimingOptions { warmup: 2, samples: 15, flush_l2: true, copy_bytes: memory.traffic, issues: 1 };
+    let copy_bytes = memory.traffic;
+    let timing = TimingOptions { warmup: 2, samples: 15, flush_l2: true, copy_bytes, issues: 1, stretch_ppm: 0 };
     let samples = timer.measure(&timing, |_| loaded.launch(launch.grid, launch.block, &launch_args))?;
     let [kernel_ns, copy_ns] =
         [&samples.launch_ns, &samples.copy_ns].map(|times| quantile(times, 0.5).unwrap_or(f64::NAN));

@@ -259,7 +259,7 @@ fn separate_loops(loops: usize, sharing: bool) -> (Fusion, Vec<Arg>, Kernel) {
     let x = b.inputs()[0];
     let cache = b.cache_after(x).unwrap();
     for user in b.state().consumers(cache).into_iter().skip(1) {
-        b.cache_fork(cache, user).unwrap();
+        b.cache_fork(cache, &[user]).unwrap();
     }
     let roots: Vec<AxisId> = b.state().tensors[x].indexed().collect();
     let (mut rows, mut order) = (roots[0], Vec::new());

@@ -34,7 +34,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("transpose", 6, 2),
     ("column_sums", 44, 27),
     ("row_sums", 60, 32),
-    ("row_sums_half", 55, 31),
+    ("row_sums_half", 55, 32),
     ("sum_all", 8, 3),
     ("gelu_bias_backward", 28, 16),
     ("softmax", 89, 43),

@@ -135,6 +135,7 @@ const EXAMPLES: &[(&str, &str, &str, &str)] = &[
     ("scatter", "f32[3,3] i64[1,3]<3", "scatter %a, %b, 2.0 dim(0)", "scatter %a, %b, 2.0 dim(1)"),
     ("last_position", "i64[2,3]<3", "last_position %a, 4 dim(0)", "last_position %a, 4 dim(1)"),
     ("index_put_accumulate", "f32[4,3] i64[2]<4 f32[2,3]", "index_put_accumulate %a, %b, %c", ""),
+    ("index_counts", "i64[5]<3", "index_counts %a, 3", "index_counts %a, 4"),
     ("index_runs", "i64[5]<3", "%r0, %r1 = index_runs %a, 3", "%r0, %r1 = index_runs %a, 4"),
     (
         "index_put_runs",

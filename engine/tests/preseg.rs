@@ -7,7 +7,7 @@
 use crate::property::draws::{self, drawn};
 use engine::compile::{BoundFusion, result_metas};
 use engine::fusion::{Fusion, FusionBuilder, Operand, Src, TensorId, bind, layouts, ops};
-use engine::num::DType;
+use engine::num::{BinaryOp, DType};
 use engine::options::{CompileCx, DeviceDesc, NoTrace, Options};
 use engine::preseg::{PASSES, run};
 use engine::program::ResultMemory;
@@ -266,6 +266,36 @@ impl Chain {
                 self.call("index_select", |args| args.value("x", looked_up).value("index", index).with("dim", dim))?;
         }
         if self.draw.once_in(2) { self.builder.neg(looked_up).ok() } else { Some(looked_up) }
+    }
+
+    /// The greatest probability along the last axis.
+    fn peak(&mut self, x: TensorId) -> Option<Operand> {
+        let name = self.draw.choose(&["softmax", "log_softmax"]);
+        let probabilities = self.call(name, |args| args.value("x", x))?;
+        self.builder.max(probabilities, &[-1], self.draw.once_in(2)).ok()
+    }
+
+    /// A scan of `[2, 3, 16]` elements from the last to the first along an axis, of which most are turned round for that.
+    fn scanned_back(&mut self, x: TensorId) -> Option<Operand> {
+        let (axis, size) = self.draw.choose(&[(1_i64, 3_i64), (2, 16)]);
+        let name = self.draw.choose(&["cumsum", "cummax"]);
+        let dim = || ops::OpArg::Int(axis);
+        let index = self.call("iota", |args| args.value("length", size).value("start", size - 1).value("step", -1))?;
+        let turned = self.call("index_select", |args| args.value("x", x).value("index", index).with("dim", dim()))?;
+        let scanned = self.call(name, |args| args.value("x", turned).with("dim", dim()))?;
+        self.call("index_select", |args| args.value("x", scanned).value("index", index).with("dim", dim()))
+    }
+
+    /// How many of `[2, 3, 16]` numbers are each of a few, or as often another number.
+    fn counted(&mut self, x: TensorId) -> Option<Operand> {
+        let list = |numbers: &[i64]| ops::OpArg::Values(numbers.iter().map(|&number| Src::from(number)).collect());
+        let line = self.call("reshape", |args| args.value("x", x).with("shape", list(&[96])))?;
+        let whole = self.builder.cast(line, DType::I64).ok()?;
+        let index = self.builder.binary(BinaryOp::Remainder, whole, 5).ok()?;
+        let number = self.draw.choose(&[1_i64, 3, -2]);
+        let places = self.builder.full(&[5.into()], 0, DType::I64).ok()?;
+        let each = self.builder.full(&[96.into()], number, DType::I64).ok()?;
+        self.call("index_put_accumulate", |args| args.value("acc", places).value("index", index).value("value", each))
     }
 
     /// Elements of a line that are found by what is joined of pairs and seen in other axes, `[2, 3, 16]` of them each.
@@ -616,7 +646,10 @@ fn windows(seed: u64) -> (Fusion, Vec<Arg>) {
     let rolled = this.rolled(rows);
     let mirrored = this.mirrored(rows);
     let decoded = this.decoded(rows);
-    for result in [joined, computed, rolled, mirrored, decoded].into_iter().flatten() {
+    // Where something is reduced, what is computed at places is left as it is.
+    let peak = if this.draw.once_in(3) { this.peak(rows) } else { None };
+    let (scanned, counted) = (this.scanned_back(rows), this.counted(rows));
+    for result in [joined, computed, rolled, mirrored, decoded, peak, scanned, counted].into_iter().flatten() {
         this.builder.output(result).unwrap();
     }
     (this.builder.finish().unwrap(), args)

@@ -19,11 +19,13 @@ fn scans_along_any_axis() {
         let mut sizes: Vec<i64> =
             (0..rank).map(|_| u.int_in_range(1..=4)).collect::<arbtest::arbitrary::Result<_>>()?;
         let axis = u.int_in_range(0..=rank - 1)?;
-        sizes[axis] = *u.choose(&[1, 2, 31, 33, 64, 257, 1000, 4500])?;
+        sizes[axis] = *u.choose(&[1, 2, 7, 31, 33, 64, 75, 257, 477, 1000, 4500, 8101])?;
         let name = *u.choose(&["cumsum", "cumprod", "cummin", "cummax"])?;
+        let reverse = *u.choose(&["", " reverse"])?;
         let dtype = *u.choose(&[DType::F64, DType::F32, DType::BF16, DType::I32, DType::U8, DType::Bool])?;
         let dims = vec!["?"; rank].join(", ");
-        let text = format!("fusion @f(%x: {dtype}[{dims}]) {{\n  %y = {name} %x dim({axis})\n  return %y\n}}\n");
+        let text =
+            format!("fusion @f(%x: {dtype}[{dims}]) {{\n  %y = {name} %x dim({axis}){reverse}\n  return %y\n}}\n");
         let fusion = engine::text::parse_one(&text).unwrap();
         let mut draw = Draw::new(u.arbitrary()?);
         // Products of them stay near 1.
@@ -50,10 +52,13 @@ fn scans_with_what_is_computed_around_them() {
     crate::property::property(|u| {
         let axis = u.int_in_range(0..=1usize)?;
         let mut sizes = [u.int_in_range(1..=40)?, u.int_in_range(1..=40)?];
-        sizes[axis] = *u.choose(&[1, 2, 33, 64, 257, 1000, 4500])?;
+        sizes[axis] = *u.choose(&[1, 2, 33, 64, 75, 257, 1000, 1234, 4500])?;
         let dtype = *u.choose(&[DType::F32, DType::BF16, DType::F16])?;
         let name = *u.choose(&["cumsum", "cummin", "cummax"])?;
-        let body = u.choose(&BODIES)?.replace("SCAN", name).replace("AXIS", &axis.to_string());
+        let body = u
+            .choose(&BODIES)?
+            .replace("SCAN", name)
+            .replace("AXIS)", &format!("{axis}){}", u.choose(&["", " reverse"])?));
         let body = body.replace("TYPE", &dtype.to_string());
         let text = format!(
             "fusion @f(%x: {dtype}[?, ?], %r: f32[?, 1], %w: f32[1, ?]) {{\n  %0 = cast %x f32\n  {body}\n}}\n"
@@ -345,6 +350,25 @@ fn places_that_there_are_not_leave_memory_alone() {
         let (places, length) = (*u.choose(&[1, 100, 511, 3000])?, *u.choose(&[1, 300, 2049, 5000])?);
         let dtype = *u.choose(&[DType::I64, DType::I32, DType::U64])?;
         let text = format!("fusion @f(%i: {dtype}[?]) {{\n  %e, %o = index_runs %i, {places}\n  return %e, %o\n}}\n");
+        let fusion = engine::text::parse_one(&text).unwrap();
+        let index = index_of_places(u, [places, length], dtype, false)?;
+        check_memory(&fusion, &[index], u.arbitrary()?);
+        Ok(())
+    })
+    .cases(30);
+}
+
+#[test]
+fn elements_by_place() {
+    crate::property::property(|u| {
+        let places = *u.choose(&[1, 2, 100, 511, 3000, 8192, 9000])?;
+        let length = *u.choose(&[1, 31, 300, 2049, 17_000, 40_001])?;
+        let dtype = *u.choose(&[DType::I64, DType::I32, DType::U64, DType::U32])?;
+        let text = format!("fusion @f(%i: {dtype}[?], %n: i64) {{\n  %y = index_counts %i, %n\n  return %y\n}}\n");
+        let fusion = engine::text::parse_one(&text).unwrap();
+        let index = index_of_places(u, [places, length], dtype, true)?;
+        check_args(&fusion, &[Arg::Tensor(index), Arg::Scalar(engine::num::Value::Int(places))]);
+        let text = format!("fusion @f(%i: {dtype}[?]) {{\n  %y = index_counts %i, {places}\n  return %y\n}}\n");
         let fusion = engine::text::parse_one(&text).unwrap();
         let index = index_of_places(u, [places, length], dtype, false)?;
         check_memory(&fusion, &[index], u.arbitrary()?);

@@ -60,6 +60,7 @@ fn every_case_has_this_form() {
 const NOT_CALLED: &[(&str, &str)] = &[
     ("index", "made by the reader of random numbers only"),
     ("index_put_runs", "a step of index_put_accumulate"),
+    ("index_counts", "a step of index_put_accumulate"),
     ("index_runs", "a step of index_put_accumulate"),
     ("weighted_runs", "a step of index_put_accumulate, and of what adds up its rows in groups"),
     ("last_position", "a step of scatter"),

@@ -107,18 +107,32 @@ fn all_that_gets_slower_together_is_a_regression() {
     check(&place, &bench("10", &[]), 10, &["8 slower", "slower as a whole"]);
 }
 
+/// A kept binary: this one with the cases as they were, on a machine of its own. The words say what else it does.
+fn keep(place: &Place, name: &str, machine: &str) {
+    let harness = env!("CARGO_BIN_EXE_harness");
+    let cases = "for word do shift; case $word in */cases) word=old;; esac; set -- \"$@\" \"$word\"; done";
+    place.program(name, &format!("#!/bin/sh\n{cases}\nexec {harness} \"$@\" {machine}\n"));
+}
+
+/// Keeps the cases as they are.
+fn keep_cases(place: &Place) {
+    std::fs::create_dir_all(place.path("old")).expect("a folder");
+    (0..CASES).for_each(|i| place.file(&format!("old/c{i}.fuse"), &place.read(&format!("cases/c{i}.fuse"))));
+}
+
 /// A kept binary that is quick where this one is slow confirms; one that is as slow refutes.
 #[test]
 fn a_second_look_decides() {
     let place = measured("times-turns");
+    keep_cases(&place);
     change(&place, "c3");
     machine(&place, "machine.toml", "PlaceTest.c3", 1.05);
     machine(&place, "quick.toml", "", 1.0);
-    let harness = env!("CARGO_BIN_EXE_harness");
-    place.program("kept/quick", &format!("#!/bin/sh\nexec {harness} \"$@\" --nvml quick.toml\n"));
-    place.program("kept/slow", &format!("#!/bin/sh\nexec {harness} \"$@\"\n"));
+    keep(&place, "kept/quick", "--nvml quick.toml");
+    keep(&place, "kept/slow", "");
     place.program("kept/broken", "#!/bin/sh\necho no driver here\nexit 7\n");
-    let text = check(&place, &bench("10", &["--baseline", "kept/quick"]), 10, &["1 slower"]);
+    let text =
+        check(&place, &bench("10", &["--baseline", "kept/quick"]), 10, &["1 slower", "1 case in up to 3 rounds"]);
     assert!(line_of(&text, "PlaceTest.c3").ends_with("confirmed"), "{text}");
     assert!(place.read("results/history/played-gpu/gate.csv").contains(",slower,1.0"), "{text}");
     // Where it cannot be asked, history decides.
@@ -128,6 +142,32 @@ fn a_second_look_decides() {
     assert!(line_of(&text, "PlaceTest.c3").ends_with("refuted"), "{text}");
     // All together.
     machine(&place, "machine.toml", "*", 1.04);
-    check(&place, &bench("14", &["--baseline", "kept/quick"]), 10, &["slower as a whole", "in turns +4.", "confirmed"]);
-    check(&place, &bench("15", &["--baseline", "kept/slow"]), 0, &["slower as a whole", "refuted"]);
+    check(&place, &bench("15", &["--baseline", "kept/quick"]), 10, &["slower as a whole", "in turns +", "confirmed"]);
+    check(&place, &bench("16", &["--baseline", "kept/slow"]), 0, &["slower as a whole", "refuted"]);
+}
+
+/// Without any history a kept binary tells slowdowns of a few percent, and by how much.
+#[test]
+fn a_kept_binary_tells_what_no_history_does() {
+    let place = Place::empty("times-kept");
+    (0..CASES).for_each(|i| place.case(&format!("c{i}"), case("add %x, %x")));
+    keep_cases(&place);
+    ["c1", "c3", "c5"].iter().for_each(|name| change(&place, name));
+    let slow =
+        [("c3", 1.03), ("c5", 1.1)].map(|(name, factor)| format!("{{ at = \"PlaceTest.{name}\", factor = {factor} }}"));
+    let noise = "[[gpu]]\nsm_clock_mhz = 1980\n[times]\nnoise = 0.004\n";
+    place.file("machine.toml", &format!("{noise}slow = [{}]\n", slow.join(", ")));
+    place.file("quick.toml", noise);
+    keep(&place, "kept/quick", "--nvml quick.toml");
+    let said = ["of A B B A: 2 confirmed, 1 refuted, 5 same code", "where that is meant"];
+    let text = check(&place, &bench("1", &["--baseline", "kept/quick"]), 10, &said);
+    for (name, factor) in [("c3", 3.0), ("c5", 10.0)] {
+        let line = line_of(&text, &format!("PlaceTest.{name}"));
+        let turns = line.split(" +-").next().and_then(|cells| cells.rsplit('+').next());
+        let told: f64 = turns.and_then(|cell| cell.trim_end_matches(" %").trim().parse().ok()).expect("a change");
+        assert!((told - factor).abs() < 1.0 && line.ends_with("confirmed"), "{text}");
+    }
+    // Time for one round says nothing yet.
+    let text = check(&place, &bench("2", &["--baseline", "kept/quick", "--budget", "1ms"]), 0, &["2 cannot tell"]);
+    assert!(text.contains("2 cases in up to 1 round of A B B A"), "{text}");
 }

@@ -3,6 +3,7 @@
 
 use super::{Data, Element, View, parallel};
 use crate::diag::{Diagnostic, Result};
+use crate::util::order_by_key;
 
 /// The sum of `term(axis, coordinate)` over the axes of element `i` of a
 /// row-major tensor of `sizes`; none if a term is none.
@@ -23,8 +24,7 @@ impl View {
     /// A copy with strides that leave no holes: those of a dense layout in any
     /// order of axes, where axes of size 1 may have any.
     pub(crate) fn laid(&self, strides: &[i64]) -> Self {
-        let mut order: Vec<usize> = (0..self.sizes.len()).collect();
-        order.sort_by_key(|&axis| (self.sizes[axis] == 1, std::cmp::Reverse(strides[axis])));
+        let order = order_by_key(self.sizes.len(), |axis| (self.sizes[axis] == 1, std::cmp::Reverse(strides[axis])));
         let strides = strides.iter().map(|&stride| usize::try_from(stride).unwrap_or(0)).collect();
         self.to_order(&order).seen(self.sizes.clone(), strides, 0)
     }

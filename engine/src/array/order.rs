@@ -2,6 +2,8 @@
 //! lays out its result, as PyTorch's tensor iterator chooses it: the axis of the
 //! smallest stride innermost, by the first operand that tells two axes apart.
 
+use crate::util::{order_by_key, sort_by_key};
+
 /// Sizes and strides of an operand, aligned to the result's axes.
 pub(crate) type Operand<'a> = (&'a [i64], &'a [i64]);
 
@@ -99,9 +101,9 @@ pub(crate) fn clone_strides(sizes: &[i64], strides: &[i64]) -> Vec<i64> {
 
 /// A dense layout as it is.
 fn kept(sizes: &[i64], strides: &[i64]) -> (Vec<usize>, Vec<i64>) {
-    let mut order: Vec<usize> = (0..sizes.len()).collect();
     // Axes of size 1 lie anywhere.
-    order.sort_by_key(|&axis| std::cmp::Reverse(if sizes[axis] < 2 { i64::MAX } else { strides[axis] }));
+    let stride = |axis: usize| if sizes[axis] < 2 { i64::MAX } else { strides[axis] };
+    let order = order_by_key(sizes.len(), |axis| std::cmp::Reverse(stride(axis)));
     (order, strides.to_vec())
 }
 
@@ -139,7 +141,7 @@ fn is_dense_in(sizes: &[i64], strides: &[i64], order: &[usize]) -> bool {
 /// size 1 may have any stride, and so may all if there is no element.
 pub(crate) fn is_dense(sizes: &[i64], strides: &[i64]) -> bool {
     let mut axes: Vec<usize> = (0..sizes.len()).filter(|&axis| sizes[axis] != 1).collect();
-    axes.sort_by_key(|&axis| strides[axis]);
+    sort_by_key(&mut axes, |&axis| strides[axis]);
     let mut step = 1i64;
     sizes.contains(&0)
         || axes.iter().all(|&axis| {
@@ -154,8 +156,7 @@ pub(crate) fn dense_like(sizes: &[i64], strides: &[i64]) -> Vec<i64> {
     if is_dense(sizes, strides) {
         return strides.to_vec();
     }
-    let mut order: Vec<usize> = (0..sizes.len()).collect();
-    order.sort_by_key(|&axis| std::cmp::Reverse(strides[axis]));
+    let order = order_by_key(sizes.len(), |axis| std::cmp::Reverse(strides[axis]));
     dense_strides_in(sizes, &order)
 }
 

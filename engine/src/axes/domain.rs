@@ -11,6 +11,7 @@
 use super::derive::{Derivation, Source, Way};
 use super::graph::{AxisGraph, AxisId, Xform, XformId};
 use crate::diag::{Diagnostic, Result, code};
+use crate::util::set_of;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The axes and loops of a tensor.
@@ -335,7 +336,7 @@ impl Check<'_> {
         // What runs inside the loops that are shared is done when the memory is read.
         let outside =
             |(position, own): &(usize, &DomainLoop)| own.place != Place::Serial || *position < self.domain.shared_loops;
-        let filled: BTreeSet<Place> = runs.clone().filter(outside).map(|(_, own)| own.place).collect();
+        let filled: BTreeSet<Place> = set_of(runs.clone().filter(outside).map(|(_, own)| own.place));
         let at_zero = match storage {
             Storage::Registers => false,
             Storage::Shared => filled.contains(&Place::Thread),
@@ -354,7 +355,7 @@ impl Check<'_> {
                 self.name(axis)
             )));
         }
-        let places: BTreeSet<Place> = runs.map(|(_, own)| own.place).collect();
+        let places: BTreeSet<Place> = set_of(runs.map(|(_, own)| own.place));
         Ok(ForeignAxis { axis, loops: loops.into_iter().collect(), places: places.into_iter().collect(), at_zero })
     }
 

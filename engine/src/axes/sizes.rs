@@ -8,7 +8,7 @@
 use super::offset::Sign;
 use crate::fusion::{Fusion, ScalarDef, ScalarId};
 use crate::num::{BinaryOp, DType, UnaryOp, Value};
-use crate::util::{PrimaryMap, SecondaryMap};
+use crate::util::{PrimaryMap, SecondaryMap, map_of};
 use std::collections::BTreeMap;
 
 /// What sizes are made of.
@@ -51,7 +51,7 @@ impl Size {
     }
 
     fn term(product: Product, factor: i64) -> Self {
-        Self(BTreeMap::from_iter((factor != 0).then_some((product, factor))))
+        Self(map_of((factor != 0).then_some((product, factor))))
     }
 
     /// The number that it is.

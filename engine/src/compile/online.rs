@@ -9,7 +9,7 @@
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{Fusion, FusionBuilder, OpId, OpKind, Operand, Rewriter, TensorId, made_tensor};
 use crate::num::{BinaryOp, ReduceOp, UnaryOp};
-use crate::util::SecondaryMap;
+use crate::util::{SecondaryMap, map_of};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A maximum, and a sum of exponentials below it.
@@ -64,7 +64,7 @@ pub(super) fn rewrite(fusion: &Fusion) -> Result<Option<Fusion>> {
         return Ok(None);
     }
     let maxima: BTreeSet<OpId> = found.iter().map(|pair| pair.max).collect();
-    let by_sum: BTreeMap<OpId, OpId> = found.iter().map(|pair| (pair.sum, pair.max)).collect();
+    let by_sum: BTreeMap<OpId, OpId> = map_of(found.iter().map(|pair| (pair.sum, pair.max)));
     let mut pairs: BTreeMap<OpId, Operand> = BTreeMap::new();
     let mut rewriter = Rewriter::new(fusion, |tensor, axis| fusion.tensors[tensor].axes[axis].kind)?;
     for (id, op) in fusion.ops.iter() {

@@ -12,7 +12,7 @@ use crate::schedule::heuristic::Unscheduled;
 use crate::schedule::{Author, working_copy};
 use crate::template::Template;
 use crate::tensor::{ArgMeta, TensorMeta};
-use crate::util::Hash128;
+use crate::util::{Hash128, order_by_key};
 
 /// What sizes and layouts decide about the fusion that a kernel is made of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -143,8 +143,7 @@ pub fn result_metas(bound: &BoundFusion<'_>) -> Result<Vec<TensorMeta>> {
 fn memory_order(meta: &TensorMeta) -> Option<Vec<u32>> {
     let rank = meta.rank();
     // Axes of size 1 stay in front of the axis that follows them in the logical order.
-    let mut order: Vec<usize> = (0..rank).collect();
-    order.sort_by_key(|&axis| {
+    let order = order_by_key(rank, |axis| {
         let next = (axis..rank).find(|&axis| meta.sizes[axis] != 1);
         std::cmp::Reverse(next.map_or(0, |axis| meta.strides[axis]))
     });

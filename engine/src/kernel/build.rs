@@ -76,11 +76,13 @@ impl KernelBuilder {
         &self.params[param]
     }
     /// Opens a block: what follows is emitted into it until [`Self::close`].
+    #[inline(never)]
     pub fn open(&mut self) {
         self.open.push(Block::new());
     }
     /// Closes the innermost block and returns it, for callers that emit the
     /// enclosing statement themselves.
+    #[inline(never)]
     pub fn close(&mut self) -> Block {
         self.open.pop().expect("close pairs with open")
     }
@@ -273,10 +275,9 @@ impl KernelBuilder {
         unroll: Unroll,
         body: impl FnOnce(&mut Self, ExprId) -> T,
     ) -> T {
-        let (start, end, step) = range;
-        let (var, counter) = self.counter(name, self.exprs.dtype(start));
-        let (result, body) = self.nested(|b| body(b, counter));
-        self.emit(StmtKind::For { var, start, end, step, unroll, body });
+        let (var, counter) = self.open_loop(name.into(), range.0);
+        let result = body(self, counter);
+        self.close_loop(var, range, unroll);
         result
     }
     /// A loop from 0 to `end`, one by one.
@@ -287,8 +288,8 @@ impl KernelBuilder {
         unroll: Unroll,
         body: impl FnOnce(&mut Self, ExprId) -> T,
     ) -> T {
-        let start = self.exprs.int(0, self.exprs.dtype(end));
-        self.for_(name, (start, end, 1), unroll, body)
+        let range = self.below(end);
+        self.for_(name, range, unroll, body)
     }
     /// A branch without an alternative. A condition that is constant leaves no branch.
     pub fn if_(&mut self, condition: ExprId, then: impl FnOnce(&mut Self)) {
@@ -296,24 +297,54 @@ impl KernelBuilder {
     }
     /// A two-way branch. A condition that is constant leaves only the way taken.
     pub fn if_else(&mut self, condition: ExprId, then: impl FnOnce(&mut Self), otherwise: impl FnOnce(&mut Self)) {
-        match self.exprs.as_bool(condition) {
-            Some(true) => then(self),
-            Some(false) => otherwise(self),
-            None => {
-                let ((), then) = self.nested(then);
-                let ((), otherwise) = self.nested(otherwise);
-                if !(then.is_empty() && otherwise.is_empty()) {
-                    self.emit(StmtKind::If { condition, then, otherwise });
-                }
-            }
+        let taken = self.exprs.as_bool(condition);
+        self.open();
+        if taken != Some(false) {
+            then(self);
         }
+        let then = self.close();
+        self.open();
+        if taken != Some(true) {
+            otherwise(self);
+        }
+        self.close_branch(condition, taken, then);
     }
     /// Runs `body` with a fresh innermost block and returns that block: for
     /// callers that emit the enclosing statement themselves.
     pub fn nested<T>(&mut self, body: impl FnOnce(&mut Self) -> T) -> (T, Block) {
-        self.open.push(Block::new());
+        self.open();
         let result = body(self);
-        (result, self.open.pop().expect("the block opened above"))
+        (result, self.close())
+    }
+
+    // What is around a block is not inlined, nor are `open` and `close`: templates have hundreds of loops and branches, with an
+    // instance of each of the functions above.
+    #[inline(never)]
+    fn below(&mut self, end: ExprId) -> (ExprId, ExprId, i64) {
+        (self.exprs.int(0, self.exprs.dtype(end)), end, 1)
+    }
+    #[inline(never)]
+    fn open_loop(&mut self, name: String, start: ExprId) -> (VarId, ExprId) {
+        let counter = self.counter(name, self.exprs.dtype(start));
+        self.open();
+        counter
+    }
+    #[inline(never)]
+    fn close_loop(&mut self, var: VarId, (start, end, step): (ExprId, ExprId, i64), unroll: Unroll) {
+        let body = self.close();
+        self.emit(StmtKind::For { var, start, end, step, unroll, body });
+    }
+    #[inline(never)]
+    fn close_branch(&mut self, condition: ExprId, taken: Option<bool>, then: Block) {
+        let otherwise = self.close();
+        match taken {
+            // One of them is empty.
+            Some(_) => {
+                self.open.last_mut().expect("a builder has an open block").extend(then.into_iter().chain(otherwise))
+            }
+            None if then.is_empty() && otherwise.is_empty() => {}
+            None => self.emit(StmtKind::If { condition, then, otherwise }),
+        }
     }
     /// Exchanges a value among the lanes of a warp.
     pub fn shuffle(&mut self, name: impl Into<String>, value: ExprId, mode: ShuffleMode, lane: ExprId) -> ExprId {

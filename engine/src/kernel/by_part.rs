@@ -20,6 +20,7 @@ use super::lane_masks::substitute::{substitute_choice, variables};
 use super::lane_masks::{End, Unrolled, conjuncts, is_lane_of};
 use super::visit::statement_exprs;
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp};
+use crate::util::set_of;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Instructions of a lane, about, that one of the values takes alone and from which on a branch pays.
@@ -165,7 +166,7 @@ fn renamed(kernel: &mut Kernel, var: VarId, kind: ValueKind, by: &mut BTreeMap<V
 
 /// The choices by an index in an expression.
 fn choices_in(kernel: &Kernel, lanes: Unrolled, root: ExprId, choices: &mut Vec<Choice>) {
-    let (mut open, mut seen) = (vec![root], BTreeSet::from([root]));
+    let (mut open, mut seen) = (vec![root], set_of([root]));
     while let Some(id) = open.pop() {
         let expr = kernel.exprs[id].expr;
         if let Expr::Ternary(TernaryOp::Where, condition, first, second) = expr

@@ -27,6 +27,7 @@ use super::lane_masks::substitute::{substitute, substitute_choice};
 use super::lane_masks::{Unrolled, conjuncts};
 use super::visit::for_each_stmt;
 use crate::num::{BinaryOp, TernaryOp};
+use crate::util::map_of;
 use rows::{Rows, Use, chain_in, is_end};
 use std::collections::BTreeMap;
 
@@ -131,7 +132,7 @@ fn rewritten(kernel: &mut Kernel, outer: &mut Vec<Unrolled>, stmt: &Stmt, copies
 /// Loads of this pass with another counter.
 fn renamed_in(kernel: &mut Kernel, counter: VarId, mut body: Block) -> (VarId, Block) {
     let new = like(kernel, counter);
-    let by = BTreeMap::from([(counter, kernel.exprs.var(new, kernel.vars[new].dtype, ValueKind::Index))]);
+    let by = map_of([(counter, kernel.exprs.var(new, kernel.vars[new].dtype, ValueKind::Index))]);
     replace(kernel, &mut body, &by);
     (new, body)
 }

@@ -19,7 +19,7 @@ use super::tree::{Body, Load, LoopTree, Node, Step, Wide};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::Unroll;
 use crate::schedule::{AxisId, Compute, Loop, Memory, ParallelType, TvId, TvOp, TvOperand};
-use crate::util::DisjointSets;
+use crate::util::{DisjointSets, map_of};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -225,7 +225,7 @@ impl Placing<'_> {
     fn units(&self, tvs: &[TvId], depth: usize) -> Result<Vec<Vec<TvId>>> {
         let scheduled = self.facts.scheduled;
         let mut sets = DisjointSets::new(tvs.len());
-        let position: BTreeMap<TvId, usize> = tvs.iter().enumerate().map(|(i, tv)| (*tv, i)).collect();
+        let position: BTreeMap<TvId, usize> = map_of(tvs.iter().enumerate().map(|(i, tv)| (*tv, i)));
         for (index, tv) in tvs.iter().enumerate() {
             let data = &scheduled.tensors[*tv];
             let together = match (data.inline_at > depth, data.compute_with > depth) {
@@ -428,5 +428,5 @@ impl Placing<'_> {
 }
 
 fn units_of_tensors(units: &[Vec<TvId>]) -> BTreeMap<TvId, usize> {
-    units.iter().enumerate().flat_map(|(i, unit)| unit.iter().map(move |tv| (*tv, i))).collect()
+    map_of(units.iter().enumerate().flat_map(|(i, unit)| unit.iter().map(move |tv| (*tv, i))))
 }

@@ -18,7 +18,7 @@ use crate::axes::ForeignAxis;
 use crate::diag::Result;
 use crate::kernel::Unroll;
 use crate::schedule::{AxisId, Extent, Loop, ParallelType, TvId};
-use crate::util::{SecondaryMap, self_check};
+use crate::util::{SecondaryMap, self_check, sort_by_key};
 use std::collections::BTreeSet;
 
 /// Adds tests and repairs to a tree.
@@ -146,7 +146,7 @@ impl Predicate<'_> {
                 _ => None,
             })
             .collect();
-        tested.sort_by_key(|tv| self.place[*tv]);
+        sort_by_key(&mut tested, |tv| self.place[*tv]);
         // Loops inside the lanes have tests of their own.
         let ends_here = |tv: &TvId| self.facts.scheduled.tensors[*tv].loop_axes().next_back() == Some(own.axis);
         if tested.is_empty() || !tested.iter().all(ends_here) {

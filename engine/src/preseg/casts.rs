@@ -8,7 +8,7 @@ use crate::fusion::{Op, OpKind, TensorId};
 use crate::num::DType;
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
-    whole.each(rule)
+    whole.each(&rule)
 }
 
 fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {

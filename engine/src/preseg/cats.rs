@@ -1,15 +1,42 @@
 //! What is joined as it was cut is the tensor that was cut. Operands without elements are
 //! left out, and an operand that only this `cat` reads and is one along the same axis itself gives
-//! its own operands. What is left of one operand is the operand.
+//! its own operands. What is left of one operand is the operand. What is computed, joined and then returned in a narrower
+//! type is converted before it is joined: so kernels can write each part where it lies in the result.
 
-use super::make::call as apply;
+use super::make::{call as apply, tensor};
 use super::slices::{ranges, same};
 use super::whole::{Change, Changes, Whole, call, operand, tensors};
+use crate::diag::Result;
 use crate::fusion::ops::{Form, OpArg};
-use crate::fusion::{AxisKind, Op, Src, TensorId};
+use crate::fusion::{AxisKind, Op, OpKind, Rewriter, Src, TensorId};
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
-    whole.each(rule)
+    whole.each(&|whole, op| rule(whole, op).or_else(|| of_cast(whole, op)))
+}
+
+/// A result that is a conversion of what is joined of computed parts.
+fn of_cast<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
+    let (&OpKind::Cast(to), Some(joined)) = (&op.kind, operand(op)) else { return None };
+    let maker = whole.maker(joined).filter(|_| whole.is_read_once(joined) && whole.is_returned(op.output()))?;
+    let (cat, from) = (call(maker, Form::Cat)?, whole.fusion.tensors[joined].dtype);
+    let (parts, dim) = (tensors(maker, cat, "tensors"), cat.axis("dim"));
+    let computed = |part: &TensorId| whole.maker(*part).is_some_and(|maker| maker.kind.is_elementwise());
+    if to.bytes() >= from.bytes() || !parts.iter().any(computed) || !joins_to(whole, op.output(), &parts, dim) {
+        return None;
+    }
+    Some(Box::new(move |r| {
+        let mut narrow = Vec::with_capacity(parts.len());
+        for part in &parts {
+            let part = r.tensor(*part)?;
+            narrow.push(Src::from(tensor(r.builder.cast(part, to)?)?));
+        }
+        join(r, narrow, dim)
+    }))
+}
+
+/// New tensors, joined along an axis.
+fn join(r: &mut Rewriter<'_>, parts: Vec<Src>, dim: usize) -> Result<TensorId> {
+    apply(&mut r.builder, "cat", |args| args.with("tensors", OpArg::Values(parts)).with("dim", OpArg::Int(dim as i64)))
 }
 
 fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
@@ -33,10 +60,8 @@ fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
         return None;
     }
     Some(Box::new(move |r| {
-        let list = parts.iter().map(|part| r.tensor(*part).map(Src::from)).collect::<Result<Vec<_>, _>>()?;
-        apply(&mut r.builder, "cat", |args| {
-            args.with("tensors", OpArg::Values(list)).with("dim", OpArg::Int(dim as i64))
-        })
+        let list = parts.iter().map(|part| r.tensor(*part).map(Src::from)).collect::<Result<Vec<_>>>()?;
+        join(r, list, dim)
     }))
 }
 

@@ -112,7 +112,7 @@ fn of_nothing(whole: &Whole<'_>, op: &Op) -> Option<Fill> {
         OpKind::Reduce { op, .. } => Some(Fill::Number(eval::reduce_identity(*op, dtype))),
         _ if is_product(Form::Matmul) || is_product(Form::Linear) => Some(Fill::Number(Value::Int(0))),
         _ if call(op, Form::Groups).is_some() => Some(Fill::Number(Value::Int(0))),
-        _ if [Form::Last, Form::Runs].into_iter().any(|form| call(op, form).is_some()) => {
+        _ if [Form::Last, Form::Runs, Form::Counts].into_iter().any(|form| call(op, form).is_some()) => {
             Some(Fill::Number(Value::Int(0)))
         }
         _ => None,

@@ -17,7 +17,7 @@ use super::whole::{Whole, call};
 use crate::axes::axis_pairs;
 use crate::fusion::ops::{Form, IndexAxes};
 use crate::fusion::{Fusion, Op, OpKind, Operand, ScalarId, TensorId};
-use crate::util::{DisjointSets, PrimaryMap};
+use crate::util::{DisjointSets, PrimaryMap, map_of, set_of};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// As many axes as tensors get at most: what kernels are made of stays small.
@@ -294,7 +294,7 @@ impl<'a> Finest<'a> {
         let divides = ends.windows(2).all(|pair| pair[1] % pair[0] == 0);
         let cuts = |&(class, inside, outside): &(usize, i64, i64)| {
             let within = ends.iter().filter(|end| (inside + 1..outside).contains(*end));
-            (class, within.map(|end| end / inside).collect())
+            (class, set_of(within.map(|end| end / inside)))
         };
         divides.then(|| spans.iter().map(cuts).collect())
     }
@@ -343,7 +343,7 @@ impl<'a> Finest<'a> {
         let numbers: Vec<(usize, usize)> = (0..self.of_class.len())
             .flat_map(|class| (0..=self.of_class[class].cuts.len()).map(move |part| (class, part)))
             .collect();
-        let place: BTreeMap<(usize, usize), usize> = numbers.iter().copied().zip(0..).collect();
+        let place: BTreeMap<(usize, usize), usize> = map_of(numbers.iter().copied().zip(0..));
         let mut same = DisjointSets::new(numbers.len());
         for [from, to] in self.accepted.iter().flatten() {
             let parts = |side: &[usize]| -> Vec<usize> {
@@ -370,7 +370,7 @@ impl<'a> Finest<'a> {
             }
         }
         let extent = |(number, part): (usize, usize)| Some((numbers[number], *known.get(&part)?));
-        self.extents = (0..numbers.len()).filter_map(|number| extent((number, same.root(number)))).collect();
+        self.extents = map_of((0..numbers.len()).filter_map(|number| extent((number, same.root(number)))));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Lookups read memory, and what is computed element by element of a table is computed of the elements that
 //! are found: `take(f(x, y), i)` is `f(take(x, i), take(y, i))`, and of what is one element along the axis that is looked
-//! up nothing is taken. So a table of log-probabilities is never stored for the few of them that a loss
-//! asks for. A gather of all that is on the other axes is a `take_along_axis`. What is computed between two lookups of one tensor is
+//! up nothing is taken. Of positions along that axis, of which a mask is made, the index itself tells what is taken. So a table of
+//! log-probabilities is never stored for the few of them that a loss asks for. A gather of all that is on the other axes is a `take_along_axis`. What is computed between two lookups of one tensor is
 //! computed behind both, which are one then (`places`).
 //!
 //! In the way of that: a table that is returned, and what lies behind the operations if it is computed by a kernel, since
@@ -9,16 +9,17 @@
 
 use super::make::call as make;
 use super::places::may_be_one;
-use super::whole::{Change, Changes, Whole, call};
+use super::whole::{Change, Changes, Whole, call, operand};
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::ops::{Form, IndexAxes, Lookup, OpArg};
-use crate::fusion::{Op, OpKind, Operand, Rewriter, TensorId};
+use crate::fusion::ops::{Call, Form, IndexAxes, Lookup, OpArg};
+use crate::fusion::{Op, OpKind, Operand, Rewriter, Src, TensorId, made_tensor};
+use crate::num::{BinaryOp, DType};
 
 /// Operations that are moved behind one lookup.
 const MOST_MOVED: usize = 16;
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
-    whole.each(|whole, op| of_gather(whole, op).or_else(|| behind(whole, op)))
+    whole.each(&|whole, op| of_gather(whole, op).or_else(|| behind(whole, op)))
 }
 
 /// A gather whose index is as long as what it reads on the axes that are not looked up.
@@ -48,9 +49,8 @@ fn behind<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
     let lookup = op.kind.lookup()?;
     let Some(Operand::Tensor(table)) = op.inputs.get(lookup.table).copied() else { return None };
     let moved = Moved { whole, op, lookup };
-    let mut left = MOST_MOVED;
     let is_moved = moved.operands(table).is_some()
-        && (moved.is_of_memory(table, &mut left) || moved.is_of_lookup(table).is_some_and(|found| found != table));
+        && (moved.is_of_memory(table) || moved.is_of_lookup(table).is_some_and(|found| found != table));
     is_moved.then(|| -> Change<'a> { Box::new(move |r| moved.write(r, table)) })
 }
 
@@ -84,15 +84,37 @@ impl Moved<'_> {
         self.whole.is_broadcast(operand, axis) && !self.whole.is_broadcast(table, axis)
     }
 
-    /// Whether a table is in memory whatever is done here, or made of such ones by few operations.
-    fn is_of_memory(&self, table: TensorId, left: &mut usize) -> bool {
-        let Some(maker) = self.whole.maker(table) else { return true };
-        let Some(operands) = self.operands(table) else { return is_stored(maker) };
-        if *left == 0 {
-            return false;
+    /// Positions along the axis, and along no other, of which the index tells what is taken.
+    fn positions(&self, table: TensorId) -> Option<(&Op, &Call)> {
+        let (whole, axis) = (self.whole, self.lookup.axis);
+        let placed = whole.maker(table).filter(|maker| matches!(maker.kind, OpKind::Broadcast { .. }));
+        let made = placed.map_or(Some(table), operand)?;
+        let maker = whole.maker(made)?;
+        let OpKind::Call(call) = &maker.kind else { return None };
+        let is_along = !whole.is_broadcast(table, axis) && whole.rank(made) == 1;
+        let is_progression = call.movement().form == Some(Form::Progression);
+        (self.lookup.axes == IndexAxes::Same && is_progression && is_along).then_some((maker, call))
+    }
+
+    /// Whether a table is in memory whatever is done here, or made of such ones, at least one, by few operations.
+    fn is_of_memory(&self, table: TensorId) -> bool {
+        let (mut stack, mut left, mut is_read) = (vec![table], MOST_MOVED, false);
+        while let Some(next) = stack.pop() {
+            // Whether the index is one of the axis is seen where something is read.
+            if self.positions(next).is_some() {
+                continue;
+            }
+            match (self.whole.maker(next), self.operands(next)) {
+                (Some(_), Some(operands)) if left > 0 => {
+                    left -= 1;
+                    stack.extend(operands.into_iter().filter(|operand| !self.is_one(*operand, next)));
+                }
+                (Some(maker), None) if is_stored(maker) => is_read = true,
+                (None, _) => is_read = true,
+                (Some(_), _) => return false,
+            }
         }
-        *left -= 1;
-        operands.into_iter().all(|operand| self.is_one(operand, table) || self.is_of_memory(operand, left))
+        is_read
     }
 
     /// The lookup that a table is made of by operations of one tensor each, if nobody else needs what lies between, and both could be
@@ -116,6 +138,9 @@ impl Moved<'_> {
 
     /// What the lookup takes of a table.
     fn write(&self, r: &mut Rewriter<'_>, table: TensorId) -> Result<TensorId> {
+        if let Some((maker, call)) = self.positions(table) {
+            return self.found_positions(r, maker, call);
+        }
         let (Some(maker), Some(operands)) = (self.whole.maker(table), self.operands(table)) else {
             let results = r.write_with(self.op, self.lookup.table, table)?;
             return results.first().copied().ok_or_else(|| Diagnostic::bug("a lookup has no result"));
@@ -126,6 +151,24 @@ impl Moved<'_> {
             taken.push(if one { r.tensor(operand)? } else { self.write(r, operand)? });
         }
         r.write_on(maker, &taken)
+    }
+
+    /// The numbers that positions along the axis have where the index says: as [`iota`](crate::fusion::ops) has them.
+    fn found_positions(&self, r: &mut Rewriter<'_>, maker: &Op, call: &Call) -> Result<TensorId> {
+        let index = self.op.inputs.get(self.lookup.index).copied();
+        let Some(Operand::Tensor(index)) = index else { return Err(Diagnostic::bug("a lookup has no index")) };
+        let dtype = self.whole.fusion.tensors[maker.output()].dtype;
+        let working = if dtype.is_float() { DType::F64 } else { DType::I64 };
+        let own = r.tensor(index)?;
+        let mut found: Operand = r.builder.cast(own, working)?;
+        for (name, op) in [("step", BinaryOp::Mul), ("start", BinaryOp::Add)] {
+            if let [Operand::Scalar(number)] = maker.inputs[call.operands(name)] {
+                let number: Src = r.scalar(number).into();
+                let number = r.builder.cast(number, working)?;
+                found = r.builder.binary(op, found, number)?;
+            }
+        }
+        made_tensor(r.builder.cast(found, dtype)?)
     }
 }
 

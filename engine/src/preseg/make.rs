@@ -118,6 +118,16 @@ pub(super) fn pad(
     fill: Option<ScalarId>,
 ) -> Result<TensorId> {
     let new = r.tensor(x)?;
+    pad_made(r, new, widths, fill)
+}
+
+/// The same of a new tensor.
+pub(super) fn pad_made(
+    r: &mut Rewriter<'_>,
+    new: TensorId,
+    widths: &[(i64, i64)],
+    fill: Option<ScalarId>,
+) -> Result<TensorId> {
     let widths: Vec<Src> = widths.iter().rev().flat_map(|width| [width.0.into(), width.1.into()]).collect();
     let fill = fill.map(|fill| r.scalar(fill));
     call(&mut r.builder, "pad", |args| {

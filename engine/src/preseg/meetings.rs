@@ -12,6 +12,7 @@ use crate::axes::axis_pairs;
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{AxisKind, Op, OpId, OpKind, Operand, Rewriter, TensorId};
 use crate::num::{BinaryOp, UnaryOp};
+use crate::util::order_by_key;
 use std::collections::BTreeMap;
 
 /// Elementwise operations that are done again, at most; also how many are looked at behind an operand.
@@ -178,8 +179,7 @@ fn enters_sum(whole: &Whole<'_>, sum: OpId, operand: TensorId) -> bool {
 
 /// A new tensor with its axes at these places among so many.
 fn at(r: &mut Rewriter<'_>, tensor: TensorId, places: &[usize], rank: usize) -> Result<TensorId> {
-    let mut order: Vec<usize> = (0..places.len()).collect();
-    order.sort_by_key(|axis| places[*axis]);
+    let order = order_by_key(places.len(), |axis| places[axis]);
     let mut tensor = tensor;
     if !order.is_sorted() {
         let dims: Vec<i64> = order.iter().map(|axis| *axis as i64).collect();

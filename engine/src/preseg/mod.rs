@@ -35,8 +35,10 @@ mod known;
 mod lookups;
 mod make;
 mod meetings;
+mod mirrors;
 mod moves;
 mod overlaps;
+mod peaks;
 mod pitches;
 mod places;
 mod products;
@@ -53,6 +55,7 @@ mod splits;
 mod stacks;
 mod steps;
 mod table;
+mod tallies;
 #[cfg(test)]
 mod tests;
 mod thin;

@@ -15,7 +15,7 @@ use crate::util::SecondaryMap;
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
     let traces = traces(whole);
-    whole.each(|whole, op| rule(whole, op, &traces))
+    whole.each(&|whole, op| rule(whole, op, &traces))
 }
 
 fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op, traces: &SecondaryMap<TensorId, Option<Trace>>) -> Option<Change<'a>> {

@@ -42,7 +42,7 @@ type Numbers = BTreeMap<(Vec<i64>, usize, i64), TensorId>;
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
     let numbers = Rc::new(RefCell::new(Numbers::new()));
-    whole.each(move |whole, op| {
+    whole.each(&move |whole, op| {
         let stack = Stack::of(whole, op)?;
         let numbers = Rc::clone(&numbers);
         let change: Change<'a> = Box::new(move |r| stack.write(r, whole, &mut numbers.borrow_mut()));

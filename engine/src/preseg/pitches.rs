@@ -24,7 +24,7 @@ pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
         return Changes::new();
     }
     let traces = traces(whole);
-    whole.each(|whole, op| rule(whole, op, &traces))
+    whole.each(&|whole, op| rule(whole, op, &traces))
 }
 
 /// A product of stacks of matrices.

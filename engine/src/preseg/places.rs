@@ -35,7 +35,7 @@ pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
         return Changes::new();
     }
     let made = Rc::new(RefCell::new(Made::default()));
-    whole.each(move |whole, op| {
+    whole.each(&move |whole, op| {
         let found = rule(whole, op)?;
         let made = Rc::clone(&made);
         let change: Change<'a> = Box::new(move |r| found.write(r, whole, &mut made.borrow_mut()));
@@ -424,7 +424,7 @@ pub(super) fn may_find(fusion: &Fusion) -> bool {
 
 /// The first of numbers that are so far apart, if all are positions of an axis of this size: others are refused where they are
 /// looked up.
-fn progression(whole: &Whole<'_>, index: TensorId, size: i64) -> Option<(i64, i64)> {
+pub(super) fn progression(whole: &Whole<'_>, index: TensorId, size: i64) -> Option<(i64, i64)> {
     let maker = whole.maker(index)?;
     let call = call(maker, Form::Progression)?;
     let dtype = whole.fusion.tensors[index].dtype;

@@ -14,7 +14,7 @@ use crate::fusion::{FusionBuilder, Op, Operand, Rewriter, TensorId};
 use crate::num::{BinaryOp, DType, TernaryOp, UnaryOp};
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
-    whole.each(rule)
+    whole.each(&rule)
 }
 
 /// An operand of a product.

@@ -17,7 +17,7 @@ use crate::num::{BinaryOp, DType, ReduceOp};
 use crate::template::MOST_GROUPED;
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
-    whole.each(rule)
+    whole.each(&rule)
 }
 
 fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {

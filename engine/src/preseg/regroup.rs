@@ -51,12 +51,12 @@ pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
     }
     finest.find_extents();
     let region = Rc::new(Region { whole, finest, gone, made: RefCell::new(BTreeMap::new()) });
-    let changed = whole.fusion.ops.iter().filter(|(_, op)| region.changes(op));
-    let change = |(id, op): (_, &'a Op)| {
+    let mut changes = Changes::new();
+    for (id, op) in whole.fusion.ops.iter().filter(|(_, op)| region.changes(op)) {
         let region = Rc::clone(&region);
-        (id, of_one(Box::new(move |r: &mut Rewriter<'_>| region.write(r, op))))
-    };
-    changed.map(change).collect()
+        changes.insert(id, of_one(Box::new(move |r: &mut Rewriter<'_>| region.write(r, op))));
+    }
+    changes
 }
 
 /// Whether a fusion has reshapes that could go, so that its sizes have to be seen.

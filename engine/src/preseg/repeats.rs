@@ -10,7 +10,7 @@ use crate::fusion::{MAX_RANK, Op, OpKind, Operand, Rewriter, Src, TensorId};
 use crate::num::{DType, TernaryOp};
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
-    whole.each(rule)
+    whole.each(&rule)
 }
 
 fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {

@@ -1,13 +1,13 @@
 //! What is cut from one tensor and joined again along several axes, or along one and then regrouped, is looked up: row by row of
-//! that tensor, at places that are computed. `roll` is written so, and so are windows that are shifted: each `cat` of a nest of
+//! that tensor, or element by element where rows are moved themselves, at places that are computed. `roll` is written so, and so are windows that are shifted: each `cat` of a nest of
 //! them would be a copy of all, and a reshape behind it, which sees memory, one more. An axis that is looked up at positions
 //! which follow from its size, a few runs of them, is cut and joined so, too. Places are sums over axes, and along an
-//! axis a choice by position among few numbers; a row is the innermost axis, which is left as it is.
+//! axis a choice by position among few numbers; a row is the innermost axis, where that is left as it is.
 //!
 //! In: a joined tensor, or a reshape of it, or its axes permuted. Out: rows of the tensor in memory, in the axes and in the
 //! order in which the last of these operations has them, so that what reads them is one kernel with the lookup.
 //!
-//! In the way of it: parts of several tensors, a cut through the innermost axis or one that is merged with others, one of which a
+//! In the way of it: parts of several tensors, a cut through an axis that is merged with others, one of which a
 //! single position is left, and rows that are less than a sector of memory.
 
 use super::known::Known;
@@ -16,7 +16,7 @@ use super::moves::is_computed;
 use super::slices::ranges;
 use super::whole::{Change, Changes, Whole, call, operand, tensors};
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::ops::{Form, IndexAxes};
+use crate::fusion::ops::{Form, IndexAxes, OpArg};
 use crate::fusion::{Op, OpKind, Operand, Rewriter, Src, TensorId};
 use crate::num::{BinaryOp, DType, TernaryOp};
 use std::ops::Range;
@@ -29,7 +29,7 @@ const MOST_RUNS: usize = 4;
 const LEAST_ROW_BYTES: i64 = 32;
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
-    whole.each(|whole, op| {
+    whole.each(&|whole, op| {
         let roll = Roll::of(whole, op)?;
         let change: Change<'a> = Box::new(move |r| roll.write(r));
         Some(change)
@@ -177,7 +177,7 @@ impl<'a> Roll<'a> {
         let is_moved = |axes: &Range<usize>| axes.clone().any(|axis| !pieces.is_whole(whole, axis));
         let is_long = |axis: usize| pieces.runs[axis].iter().map(|(start, end)| end - start).sum::<i64>() > 1;
         let last = sizes.len().checked_sub(1);
-        let has_row = |(_, axes): &(Range<usize>, Range<usize>)| last.is_some_and(|last| axes.contains(&last));
+        let row_bytes = sizes.last().map_or(0, |row| row * dtype.bytes() as i64);
         !whole.is_empty(*output)
             && dtype != DType::F4E2M1FNX2
             && order.last().copied() == last
@@ -185,10 +185,17 @@ impl<'a> Roll<'a> {
             && whole.declares(*output)
             && is_dense(whole, pieces.source)
             && pieces.runs.iter().all(|runs| runs.len() <= MOST_RUNS)
-            && groups
-                .iter()
-                .all(|group| !is_moved(&group.0) || group.0.len() == 1 && is_long(group.0.start) && !has_row(group))
-            && sizes.last().is_some_and(|row| *row > 1 && row * dtype.bytes() as i64 >= LEAST_ROW_BYTES)
+            && groups.iter().all(|group| !is_moved(&group.0) || group.0.len() == 1 && is_long(group.0.start))
+            && sizes.last().is_some_and(|row| *row > 1)
+            && (self.moves_rows() || row_bytes >= LEAST_ROW_BYTES)
+    }
+
+    /// Whether positions along the innermost axis are others than in memory, so that elements are looked up, not rows.
+    fn moves_rows(&self) -> bool {
+        let last = self.sizes.len().saturating_sub(1);
+        let has_row = |group: &&(Range<usize>, Range<usize>)| group.1.contains(&last);
+        let is_moved = |axis: usize| !self.pieces.is_whole(self.whole, axis);
+        self.groups.iter().find(has_row).is_some_and(|group| group.0.clone().any(is_moved))
     }
 
     /// Whether copies are saved: one for each axis along which parts are joined but the last, which the lookup is, and one where
@@ -202,6 +209,9 @@ impl<'a> Roll<'a> {
         let fusion = self.whole.fusion;
         let axes = &fusion.tensors[self.output].axes;
         let mut shape: Vec<Src> = axes.iter().map(|axis| r.scalar(axis.extent).into()).collect();
+        if self.moves_rows() {
+            return self.write_elements(r, &shape);
+        }
         let row = shape.pop().ok_or_else(|| Diagnostic::bug("what is looked up has no row"))?;
         let source = self.pieces.source;
         let all: i64 = self.whole.sizes(source).iter().product();
@@ -212,12 +222,25 @@ impl<'a> Roll<'a> {
         make(&mut r.builder, "embedding_fwd", |args| args.value("input", place).value("weight", table))
     }
 
-    /// The row of each place of a result of this shape, of so many.
+    /// The elements of a result of this shape.
+    fn write_elements(&self, r: &mut Rewriter<'_>, shape: &[Src]) -> Result<TensorId> {
+        let source = self.pieces.source;
+        let all: i64 = self.whole.sizes(source).iter().product();
+        let place = self.place(r, shape, all)?;
+        let mut one_row: Vec<Src> = vec![1.into(); shape.len()];
+        one_row[shape.len() - 1] = all.into();
+        let new = r.tensor(source)?;
+        let table = reshape(&mut r.builder, new, one_row)?;
+        let dim = OpArg::Int(shape.len() as i64 - 1);
+        make(&mut r.builder, "take_along_axis", |args| args.value("x", table).value("index", place).with("dim", dim))
+    }
+
+    /// The place of each row or element of a result, which has this shape without the axes of a row, of so many.
     fn place(&self, r: &mut Rewriter<'_>, shape: &[Src], rows: i64) -> Result<TensorId> {
         let is_short = i32::try_from(rows).is_ok();
         let mut place = None;
         for (old, new) in &self.groups {
-            let own = new.clone().filter(|axis| *axis + 1 < self.sizes.len());
+            let own = new.clone().filter(|axis| *axis < shape.len());
             let moved = old.clone().find(|axis| !self.pieces.is_whole(self.whole, *axis));
             let mut along = if moved.is_some() { None } else { place };
             for axis in own.filter(|axis| self.sizes[*axis] > 1) {
@@ -294,10 +317,23 @@ fn is_dense(whole: &Whole<'_>, mut x: TensorId) -> bool {
     while let Some(maker) = whole.maker(x) {
         match (&maker.kind, operand(maker)) {
             (_, Some(seen)) if call(maker, Form::Reshape).is_some() => x = seen,
+            // Positions of the outermost axis that has several.
+            (_, Some(seen)) if is_outermost(whole, maker, seen) => x = seen,
             (OpKind::Permute { .. } | OpKind::Broadcast { .. } | OpKind::Squeeze { .. }, _) => return false,
             (OpKind::Call(call), _) => return call.movement().place.is_none(),
             _ => return true,
         }
     }
     whole.is_row_major(x)
+}
+
+/// Whether an operation shows one position, or a run of them, of a tensor's outermost axis of more than one, and all else.
+fn is_outermost(whole: &Whole<'_>, op: &Op, seen: TensorId) -> bool {
+    let sizes = whole.sizes(seen);
+    let outermost = sizes.iter().position(|size| *size > 1).unwrap_or(0);
+    match (call(op, Form::Select), ranges(whole, op)) {
+        (Some(select), _) => select.axis("dim") <= outermost,
+        (None, Some(cut)) => cut.iter().zip(sizes).skip(outermost + 1).all(|(range, size)| *range == (0, *size)),
+        (None, None) => false,
+    }
 }

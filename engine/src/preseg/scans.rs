@@ -7,7 +7,7 @@ use crate::fusion::ops::OpArg;
 use crate::fusion::{Op, OpKind, TensorId};
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
-    whole.each(rule)
+    whole.each(&rule)
 }
 
 fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
@@ -21,9 +21,12 @@ fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
     let (OpKind::Call(made), Some(dim)) = (&scan.kind, scan.kind.scanned()) else { return None };
     let widened = whole.maker(operand(scan)?).filter(|op| matches!(op.kind, OpKind::Cast(_)))?;
     let narrow = operand(widened).filter(|tensor| dtype(*tensor) == *to)?;
-    let name = made.row.name;
+    let (name, is_reversed) = (made.row.name, made.flag("reverse"));
     Some(Box::new(move |r| {
         let narrow = r.tensor(narrow)?;
-        call(&mut r.builder, name, |args| args.value("x", narrow).with("dim", OpArg::Int(dim as i64)))
+        call(&mut r.builder, name, |args| {
+            let args = args.value("x", narrow).with("dim", OpArg::Int(dim as i64));
+            args.with("reverse", OpArg::Bool(is_reversed))
+        })
     }))
 }

@@ -15,7 +15,7 @@ use crate::fusion::{AxisKind, Op, OpKind, Operand, Rewriter, Src, TensorId};
 use crate::num::{BinaryOp, TernaryOp};
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
-    whole.each(rule)
+    whole.each(&rule)
 }
 
 fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {

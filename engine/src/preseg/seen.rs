@@ -1,7 +1,8 @@
 //! What passes see of sizes.
 //!
 //! Most rules ask whether a size is 0 or 1, and whether two are equal. Rules about slices, pads,
-//! joined and repeated tensors, and about reshapes between what is computed, calculate with sizes. In: a fusion and its arguments. Out:
+//! joined and repeated tensors, about reshapes between what is computed, about scans of what is turned round,
+//! and about equal numbers that are added, calculate with sizes. In: a fusion and its arguments. Out:
 //! [`SeenSizes`], numbers that stand for sizes: the sizes themselves only where such operations
 //! are, and whether arguments are row-major. Of the first elements of lines it is seen besides whether an axis is too long
 //! for positions of 32 bits, of products that may be widened about how long axes are, and which axis of an argument is the
@@ -9,7 +10,7 @@
 
 use super::pitches::lengths_of;
 use super::whole::call;
-use super::{places, regroup};
+use super::{mirrors, places, regroup, tallies};
 use crate::compile::BoundFusion;
 use crate::fusion::ops::Form;
 use crate::fusion::{Axis, Bindings, Fusion, OpKind, TensorId};
@@ -48,7 +49,9 @@ impl SeenSizes {
             }
             _ => false,
         }) || regroup::may_find(fusion)
-            || places::may_find(fusion);
+            || places::may_find(fusion)
+            || mirrors::may_find(fusion)
+            || tallies::may_find(fusion);
         let finds_tops = fusion.ops.values().any(|op| call(op, Form::Top).is_some());
         let axes = || fusion.tensors.values().flat_map(|tensor| &tensor.axes);
         let size_of = |axis: &Axis| bindings.scalar(axis.extent).as_i64();

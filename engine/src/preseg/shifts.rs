@@ -9,12 +9,12 @@ use crate::fusion::{Op, OpKind, Operand, ScalarId, TensorId};
 use crate::num::eval;
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
-    whole.each(rule)
+    whole.each(&rule)
 }
 
 fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
     let (OpKind::Call(scan), Some(dim)) = (&op.kind, op.kind.scanned()) else { return None };
-    let Some(Form::Scan(combine)) = scan.movement().form else { return None };
+    let Some(Form::Scan(combine)) = scan.movement().form.filter(|_| !scan.flag("reverse")) else { return None };
     let joined = operand(op).filter(|joined| whole.is_read_once(*joined))?;
     let cat = call(whole.maker(joined)?, Form::Cat).filter(|cat| cat.axis("dim") == dim)?;
     let [first, rest] = tensors(whole.maker(joined)?, cat, "tensors")[..] else { return None };
@@ -46,7 +46,7 @@ fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
 }
 
 /// The scalar that all elements of a tensor are.
-fn filled(whole: &Whole<'_>, tensor: TensorId) -> Option<ScalarId> {
+pub(super) fn filled(whole: &Whole<'_>, tensor: TensorId) -> Option<ScalarId> {
     let op = whole.maker(tensor).filter(|op| op.kind == OpKind::Full)?;
     match op.inputs.first() {
         Some(Operand::Scalar(value)) => Some(*value),

@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
     let made = Rc::new(RefCell::new(Made::default()));
-    whole.each(|whole, op| of_slice(whole, op).or_else(|| of_pad(whole, op)).or_else(|| of_computed(whole, op, &made)))
+    whole.each(&|whole, op| of_slice(whole, op).or_else(|| of_pad(whole, op)).or_else(|| of_computed(whole, op, &made)))
 }
 
 /// Where a slice starts and ends along each axis.

@@ -10,7 +10,7 @@ use super::make::{broadcast, call as make, reshape};
 use super::moves::is_computed;
 use super::whole::{Change, Changes, Whole, call, operand};
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::ops::{Form, IndexAxes};
+use crate::fusion::ops::{Form, IndexAxes, OpArg};
 use crate::fusion::{Op, OpKind, Operand, Rewriter, ScalarId, Src, TensorId};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use std::ops::Range;
 const MOST_MOVED: usize = 16;
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
-    whole.each(rule)
+    whole.each(&rule)
 }
 
 fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
@@ -77,8 +77,8 @@ enum Way<'a> {
     Full(&'a Op),
     /// In the operands of an operation, the axis in each.
     Moved(&'a Op, Vec<(TensorId, usize)>),
-    /// In the index of a lookup.
-    Looked { op: &'a Op, axes: IndexAxes, index: TensorId, table: TensorId },
+    /// In the index of a lookup, an axis of it.
+    Looked { op: &'a Op, axes: IndexAxes, index: (TensorId, usize), table: TensorId },
     /// It is in memory, and seen otherwise.
     Viewed,
 }
@@ -116,12 +116,13 @@ impl<'a> Split<'a> {
                 else {
                     return None;
                 };
-                let is_row = match lookup.axes {
-                    IndexAxes::InPlace => [lookup.axis, axis] == [0, 0] && whole.rank(table) == 2,
-                    IndexAxes::BeforeRow => axis < whole.rank(index),
-                    _ => false,
+                let own = match lookup.axes {
+                    // The positions are the same along all other axes.
+                    IndexAxes::InPlace => (lookup.axis == axis && whole.rank(index) == 1).then_some(0),
+                    IndexAxes::BeforeRow => (axis < whole.rank(index)).then_some(axis),
+                    _ => None,
                 };
-                (is_row && axis < whole.rank(index)).then_some(Way::Looked { op, axes: lookup.axes, index, table })
+                own.map(|own| Way::Looked { op, axes: lookup.axes, index: (index, own), table })
             }
         }
     }
@@ -139,7 +140,7 @@ impl<'a> Split<'a> {
             Some(Way::Looked { index, .. }) => {
                 found.ops += 1;
                 found.lookups += 1;
-                self.moves(index, axis, found)
+                self.moves(index.0, index.1, found)
             }
         }
     }
@@ -172,6 +173,9 @@ impl<'a> Split<'a> {
                 super::make::tensor(r.builder.full(&shape, value, self.whole.fusion.tensors[x].dtype)?)
             }
             Way::Viewed => {
+                if let Some(before) = self.before(x, axis) {
+                    return r.tensor(before);
+                }
                 let (new, shape) = (r.tensor(x)?, self.shape(r, x, axis));
                 reshape(&mut r.builder, new, shape)
             }
@@ -186,13 +190,40 @@ impl<'a> Split<'a> {
                 broadcast(&mut r.builder, split[0], &flags)
             }
             Way::Looked { op, axes, index, table } => {
-                let (index, table) = (self.write(r, index, axis, made)?, r.tensor(table)?);
+                let (rank, old) = (self.whole.rank(table), table);
+                let (index, table) = (self.write(r, index.0, index.1, made)?, r.tensor(table)?);
                 if axes == IndexAxes::BeforeRow {
                     return r.write_on(op, &[index, table]);
                 }
-                make(&mut r.builder, "embedding_fwd", |args| args.value("input", index).value("weight", table))
+                if (axis, rank) == (0, 2) {
+                    return make(&mut r.builder, "embedding_fwd", |args| {
+                        args.value("input", index).value("weight", table)
+                    });
+                }
+                // The positions lie along the last of the parts, for each place along the others.
+                let mut shape = super::make::extents(r, self.whole, old);
+                shape.splice(axis..axis, std::iter::repeat_n(1.into(), more));
+                let table = reshape(&mut r.builder, table, shape)?;
+                let flags: Vec<bool> = (0..rank + more).map(|own| own < axis || own > axis + more).collect();
+                let index = broadcast(&mut r.builder, index, &flags)?;
+                let dim = OpArg::Int((axis + more) as i64);
+                make(&mut r.builder, "take_along_axis", |args| {
+                    args.value("x", table).value("index", index).with("dim", dim)
+                })
             }
         }
+    }
+
+    /// What a reshape merged, if that is a tensor with the axis split.
+    fn before(&self, x: TensorId, axis: usize) -> Option<TensorId> {
+        let whole = self.whole;
+        let before = operand(whole.maker(x).filter(|maker| call(maker, Form::Reshape).is_some())?)?;
+        let parts = self.extents.iter().map(|extent| whole.number(*extent)).collect::<Option<Vec<i64>>>()?;
+        let mut sizes = whole.sizes(x).to_vec();
+        sizes.splice(axis..=axis, parts);
+        // A reshape makes broadcasts of axes of one element.
+        let is_same = |axis: usize| (sizes[axis] == 1) == whole.is_broadcast(before, axis);
+        (whole.sizes(before) == sizes && (0..sizes.len()).all(is_same)).then_some(before)
     }
 
     /// The extents of a tensor with the axis split.

@@ -7,8 +7,8 @@
 use super::seen::SeenSizes;
 use super::whole::{Changes, Whole};
 use super::{
-    casts, cats, counts, empty, lookups, meetings, moves, overlaps, pitches, places, products, puts, regroup, repeats,
-    rolls, scans, scatters, shifts, slices, splits, stacks, thin, tops, twins,
+    casts, cats, counts, empty, lookups, meetings, mirrors, moves, overlaps, peaks, pitches, places, products, puts,
+    regroup, repeats, rolls, scans, scatters, shifts, slices, splits, stacks, tallies, thin, tops, twins,
 };
 use crate::compile::BoundFusion;
 use crate::diag::{Diagnostic, Result, code};
@@ -53,9 +53,12 @@ passes! {
     stacks: "What is computed of a row and of its parts in another order is computed part by part.";
     overlaps: "What is joined of parts that are computed of the same is chosen part by part.";
     repeats: "What is repeated is read again.";
+    tallies: "Equal numbers that are added where an index says are counted.";
     puts: "Rows that are added where an index says, and then up in groups, are added at once; narrow ones are widened last.";
     scatters: "Rows that are put where one index says, or each its own, are looked up by who writes last.";
     tops: "The first element of a line alone is a maximum and the least position that has it.";
+    peaks: "The greatest probability of a row is that of its greatest element.";
+    mirrors: "A scan of what is turned round, which is turned back, goes from the last to the first.";
     places: "What is read of an argument through pads, reshapes and lookups in turn is looked up in one go.";
     lookups: "What is computed of a table is computed of the elements that are found.";
     splits: "An axis that is split behind a lookup is split in its index.";

@@ -13,12 +13,15 @@ use crate::text;
 use std::collections::BTreeSet;
 
 mod meetings;
+mod mirrors;
 mod overlaps;
+mod peaks;
 mod pitches;
 mod reshapes;
 mod rolls;
 mod slices;
 mod stacks;
+mod tallies;
 
 /// Options with all passes switched off but these.
 fn only(passes: &[&str]) -> Options {
@@ -164,6 +167,33 @@ fn what_a_lookup_finds_is_computed_and_not_its_table() {
 }
 
 #[test]
+fn of_positions_along_the_axis_the_index_tells_what_is_found() {
+    let check = |before: &str, after: &str| {
+        check(&["lookups"], "%x: f32[?, ?], %i: u8[?, ?]", &[&[3, 4], &[3, 1]], before, after);
+    };
+    let masked = |places: &str, other: &str| {
+        format!(
+            "%j = remainder %i, 4\n%p = iota 4{places}\n%q = broadcast %p flags(true, false)\n%r = iota 3{other}\n\
+             %s = broadcast %r flags(false, true)\n%a = eq %q, %s\n%b = where %a, -inf, %x\n"
+        )
+    };
+    let rows = |other: &str, number: &str| {
+        format!("%j = remainder %i, 4\n%r = iota 3{other}\n%s = broadcast %r flags(false, true)\n{number}return %c")
+    };
+    let found =
+        |places: &str, other: &str| format!("{}%c = take_along_axis %b, %j dim(1)\nreturn %c", masked(places, other));
+    let number = "%0 = cast %j i64\n%1 = eq %0, %s\n%2 = take_along_axis %x, %j dim(1)\n%c = where %1, -inf, %2\n";
+    check(&found("", ""), &rows("", number));
+    let number = "%0 = cast %j i64\n%1 = mul %0, 3\n%2 = add %1, 5\n%3 = cast %2 i32\n%4 = eq %3, %s\n\
+                  %5 = take_along_axis %x, %j dim(1)\n%c = where %4, -inf, %5\n";
+    check(&found(", 5, 3 dtype(i32)", " dtype(i32)"), &rows(" dtype(i32)", number));
+    // Nothing is read of which the index is known to be a place, or the places are of another axis.
+    let same = "%j = remainder %i, 4\n%p = iota 4\n%q = broadcast %p flags(true, false)\n%b = neg %q\n\
+                %c = take_along_axis %b, %j dim(1)\n%d = neg %x\nreturn %c, %d";
+    check(same, same);
+}
+
+#[test]
 fn rows_that_one_index_puts_are_looked_up() {
     let check = |sizes: &[&[i64]], before: &str, after: &str| {
         check(&["scatters"], "%x: bf16[?, ?], %i: u8[?], %s: bf16[?, ?]", sizes, before, after);
@@ -272,6 +302,33 @@ fn axes_are_split_in_the_index_of_a_lookup() {
 }
 
 #[test]
+fn any_axis_that_is_looked_up_is_split_in_the_index() {
+    let check = |signature: &str, sizes: &[&[i64]], before: &str, after: &str| {
+        check(&["splits"], signature, sizes, before, after);
+    };
+    check(
+        "%x: bf16[?, ?, ?], %i: i64[?]",
+        &[&[5, 7, 9], &[12]],
+        "%p = abs %i\n%a = index_select %x, %p dim(1)\n%b = reshape [5, 3, 4, 9] %a\n%c = cast %b f32\nreturn %c",
+        "%0 = reshape [3, 4] %i\n%1 = abs %0\n%s0 = size %x axis(0)\n%s1 = size %x axis(1)\n%s2 = size %x axis(2)\n\
+         %2 = reshape [%s0, 1, %s1, %s2] %x\n%3 = broadcast %1 flags(true, false, false, true)\n\
+         %b = take_along_axis %2, %3 dim(2)\n%c = cast %b f32\nreturn %c",
+    );
+    // What was merged for the lookup is not merged.
+    check(
+        "%x: f32[?, ?], %i: i64[?, ?]",
+        &[&[5, 40], &[3, 4]],
+        "%p = abs %i\n%j = mul %p, 2\n%k = reshape [12] %j\n%a = index_select %x, %k dim(1)\n%b = reshape [5, 3, 4] %a\n\
+         %c = neg %b\nreturn %c",
+        "%p = abs %i\n%j = mul %p, 2\n%s0 = size %x axis(0)\n%s1 = size %x axis(1)\n%0 = reshape [%s0, 1, %s1] %x\n\
+         %1 = broadcast %j flags(true, false, false)\n%b = take_along_axis %0, %1 dim(2)\n%c = neg %b\nreturn %c",
+    );
+    // Another axis than the one that is looked up.
+    let same = "%p = abs %i\n%a = index_select %x, %p dim(1)\n%b = reshape [2, 3, 12] %a\n%c = neg %b\nreturn %c";
+    check("%x: f32[?, ?], %i: i64[?]", &[&[6, 7], &[12]], same, same);
+}
+
+#[test]
 fn products_of_one_term_are_multiplications() {
     check(
         &["products"],
@@ -348,6 +405,24 @@ fn what_is_joined_as_it_was_cut_is_the_tensor() {
         "%a = cat %x, %y dim(0)\n%b = cat %a, %z dim(0)\n%c = cat %y, %x dim(0)\n%d = exp %c\nreturn %b, %d",
         "%b = cat %x, %z\n%d = exp %x\nreturn %b, %d",
     );
+}
+
+#[test]
+fn what_is_joined_and_returned_in_a_narrower_type_is_converted_first() {
+    let check = |before: &str, after: &str| check(&["cats"], "%x: f32[?, ?]", &[&[5, 4]], before, after);
+    check(
+        "%a = exp %x\n%b = neg %x\n%c = cat %a, %x, %b dim(1)\n%y = cast %c bf16\nreturn %y",
+        "%a = exp %x\n%b = neg %x\n%0 = cast %a bf16\n%1 = cast %x bf16\n%2 = cast %b bf16\n%y = cat %0, %1, %2 dim(1)\nreturn %y",
+    );
+    // Nothing is computed, others read what is joined, it is computed with, the type is as wide.
+    for same in [
+        "%c = cat %x, %x dim(1)\n%y = cast %c bf16\nreturn %y",
+        "%a = exp %x\n%c = cat %x, %a dim(1)\n%y = cast %c bf16\nreturn %y, %c",
+        "%a = exp %x\n%c = cat %x, %a dim(1)\n%d = cast %c bf16\n%e = cast %d f32\n%y = neg %e\nreturn %y",
+        "%a = exp %x\n%c = cat %x, %a dim(1)\n%y = cast %c i32\nreturn %y",
+    ] {
+        check(same, same);
+    }
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl<'a> Whole<'a> {
     }
 
     /// What a rule finds. Operations of several results are left alone.
-    pub(super) fn each<'w>(&'w self, rule: impl Fn(&'w Self, &'w Op) -> Option<Change<'w>>) -> Changes<'w> {
+    pub(super) fn each<'w>(&'w self, rule: &dyn Fn(&'w Self, &'w Op) -> Option<Change<'w>>) -> Changes<'w> {
         let single = self.fusion.ops.iter().filter(|(_, op)| op.outputs.len() == 1);
         single.filter_map(|(id, op)| Some((id, of_one(rule(self, op)?)))).collect()
     }

@@ -467,6 +467,11 @@ fn is_kernel(op: &Op) -> bool {
     !is_window && !super::lookups::is_stored(op)
 }
 
+/// Whether an operation pads for kernels, which compute what it adds with what they make of it.
+fn is_padded(whole: &Whole<'_>, op: &Op) -> bool {
+    call(op, Form::Pad).is_some() && whole.readers(op.output()).any(is_kernel)
+}
+
 /// The value that an operation makes of constants.
 fn value_of(whole: &Whole<'_>, op: &Op, values: &BTreeMap<TensorId, Value>) -> Option<Value> {
     let fusion = whole.fusion;
@@ -496,8 +501,9 @@ fn pays(whole: &Whole<'_>, x: TensorId) -> bool {
     let Some(chain) = Chain::of(whole, x) else { return false };
     // Views of one tensor that is stored are as good for a library, and as results of what is turned.
     let is_turned = whole.maker(x).is_some_and(|maker| moves_axes(&maker.kind));
-    let is_computed_with =
-        |part: TensorId| whole.readers(part).any(is_kernel) || (whole.is_returned(part) && !is_turned);
+    let is_computed_with = |part: TensorId| {
+        whole.readers(part).any(|op| is_kernel(op) || is_padded(whole, op)) || (whole.is_returned(part) && !is_turned)
+    };
     let parts = || whole.readers(x).filter(|reader| Window::of(whole, reader).is_some());
     if !parts().any(|reader| is_computed_with(reader.output())) {
         return false;

@@ -11,7 +11,7 @@
 
 use crate::fusion::{Fusion, Op, OpId, OpKind, Operand, TensorId};
 use crate::num::{BinaryOp, DType, UnaryOp};
-use crate::util::SecondaryMap;
+use crate::util::{SecondaryMap, map_of};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is computed of a product.
@@ -42,7 +42,7 @@ pub fn find_activation(
 ) -> Option<FoundActivation> {
     let of = fusion.ops[product].output();
     let is_f32 = |tensor: TensorId| fusion.tensors[tensor].dtype == DType::F32;
-    let mut seen = BTreeMap::from([(of, Polynomial::x())]);
+    let mut seen = map_of([(of, Polynomial::x())]);
     let mut chain = Chain { fusion, inner: None };
     if !is_f32(of) || !fusion.tensor_inputs(product).all(is_f32) || kept(of) {
         return None;
@@ -83,10 +83,10 @@ struct Polynomial(BTreeMap<(u32, u32), f64>);
 
 impl Polynomial {
     fn x() -> Self {
-        Self(BTreeMap::from([((1, 0), 1.0)]))
+        Self(map_of([((1, 0), 1.0)]))
     }
     fn number(value: f64) -> Self {
-        Self(BTreeMap::from([((0, 0), value)]))
+        Self(map_of([((0, 0), value)]))
     }
     fn is_x(&self) -> bool {
         *self == Self::x()
@@ -166,7 +166,7 @@ impl Chain<'_> {
             UnaryOp::Neg => Some(Polynomial::default().plus(x, -1.0)),
             UnaryOp::Tanh if self.inner.is_none() => {
                 self.inner = Some(x.clone());
-                Some(Polynomial(BTreeMap::from([((0, 1), 1.0)])))
+                Some(Polynomial(map_of([((0, 1), 1.0)])))
             }
             _ => None,
         }

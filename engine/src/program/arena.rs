@@ -10,6 +10,7 @@
 //! Invariants: values alive at one step do not overlap; offsets are multiples of
 //! [`GRANULE`]; the same values give the same offsets.
 
+use crate::util::order_by_key;
 use std::cmp::Reverse;
 
 /// What offsets and lengths are rounded up to, in bytes: enough for any vector access,
@@ -73,9 +74,7 @@ pub(super) fn place(values: &[Lifetime]) -> (Vec<u64>, u64) {
 }
 
 fn sorted<K: Ord>(values: &[Lifetime], key: impl Fn(&Lifetime) -> K) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..values.len()).collect();
-    order.sort_by_key(|&value| key(&values[value]));
-    order
+    order_by_key(values.len(), |value| key(&values[value]))
 }
 
 /// Puts one value after the other into the tightest gap that is long enough.

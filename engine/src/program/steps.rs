@@ -9,7 +9,7 @@ use crate::num::Value as Number;
 use crate::products::Product;
 use crate::segment::{SegmentKind, Segments};
 use crate::tensor::TensorMeta;
-use crate::util::{PrimaryMap, entity_id, run_jobs};
+use crate::util::{PrimaryMap, entity_id, run_jobs, set_of};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -294,7 +294,7 @@ impl Program {
         let touched = steps.flat_map(|step| step.reads().into_iter().chain(step.writes().iter().copied()));
         let roots = touched.map(|value| self.values[self.root(value).0].storage);
         let input = |storage| if let Storage::Input(position) = storage { Some(position) } else { None };
-        roots.filter_map(input).collect()
+        set_of(roots.filter_map(input))
     }
     /// The inputs that are updated, with the value that each is.
     pub fn updated(&self) -> impl Iterator<Item = (u32, ValueId)> {

@@ -13,11 +13,14 @@ pub struct BenchOptions {
     pub flush_l2: bool,
     /// Whether a plain copy of the same traffic is measured beside each run.
     pub copy_ceiling: bool,
+    /// Millionths of a run's time that the device waits behind each run: a slowdown of a known size, for those who try what
+    /// judges times. 0 for none.
+    pub stretch_ppm: u32,
 }
 
 impl Default for BenchOptions {
     fn default() -> Self {
-        Self { warmup: 5, samples: 50, flush_l2: true, copy_ceiling: true }
+        Self { warmup: 5, samples: 50, flush_l2: true, copy_ceiling: true, stretch_ppm: 0 }
     }
 }
 
@@ -28,6 +31,8 @@ pub struct BenchReport {
     pub kernel_ns: Vec<f64>,
     /// Time of each copy of the same traffic, in the same order; empty if not asked for.
     pub copy_ns: Vec<f64>,
+    /// Where runs are stretched, the time of one without the wait beside each.
+    pub unstretched_ns: Vec<f64>,
     /// Bytes of the inputs, each element once.
     pub bytes_read: u64,
     /// Bytes of the outputs.
@@ -64,6 +69,7 @@ mod tests {
             copy_ns: vec![90.0, 110.0],
             bytes_read: 600,
             bytes_written: 400,
+            ..BenchReport::default()
         };
         assert_eq!(report.kernel_median_ns(), Some(200.0));
         assert_eq!(report.gigabytes_per_second(), Some(5.0));

@@ -2,7 +2,7 @@
 
 use super::sync::{Condvar, Mutex, MutexGuard};
 use crate::diag::{Diagnostic, DiagnosticKind, Result};
-use crate::util::Hash128;
+use crate::util::{Hash128, SortedMap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
@@ -17,7 +17,7 @@ pub(super) struct Cache<V> {
 }
 
 struct CacheState<V> {
-    entries: BTreeMap<Hash128, Entry<V>>,
+    entries: SortedMap<Hash128, Entry<V>>,
     /// Keys of entries by when they were asked for last.
     by_use: BTreeMap<u64, Hash128>,
     /// How often entries were asked for.
@@ -55,7 +55,7 @@ impl<V> CacheState<V> {
 
 impl<V> Cache<V> {
     pub(super) fn new(capacity: usize) -> Self {
-        let (entries, by_use, pending) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        let (entries, by_use, pending) = (SortedMap::new(), BTreeMap::new(), BTreeSet::new());
         let state = CacheState { entries, by_use, uses: 0, pending };
         Self { capacity: capacity.max(1), state: Mutex::new(state), made: Condvar::new() }
     }
@@ -99,7 +99,7 @@ impl<V> Cache<V> {
 
     /// Whether there is a value or a refusal under a key.
     pub(super) fn knows(&self, key: Hash128) -> bool {
-        self.lock().entries.contains_key(&key)
+        self.lock().entries.get(&key).is_some()
     }
 
     /// Whether a thread is making the value under a key.

@@ -44,12 +44,14 @@ impl CudaBackend {
             flush_l2: options.flush_l2,
             copy_bytes: if options.copy_ceiling { bytes_read + bytes_written } else { 0 },
             issues: placed.ready.issues(),
+            stretch_ppm: options.stretch_ppm,
         };
         let samples = self.measure(&timing, || {
             placed.addresses.zeroed = zeros.next()?;
             placed.issue(&call)
         })?;
-        Ok(BenchReport { kernel_ns: samples.launch_ns, copy_ns: samples.copy_ns, bytes_read, bytes_written })
+        let Samples { launch_ns: kernel_ns, copy_ns, unstretched_ns } = samples;
+        Ok(BenchReport { kernel_ns, copy_ns, unstretched_ns, bytes_read, bytes_written })
     }
 
     fn measure(&self, timing: &TimingOptions, mut issue: impl FnMut() -> Result<()>) -> Result<Samples> {
@@ -79,7 +81,8 @@ impl CudaBackend {
             let bytes = touched.map(|value| program.values[value].meta.distinct_bytes()).sum();
             let copy_bytes = if options.copy_ceiling { bytes } else { 0 };
             let BenchOptions { warmup, samples, flush_l2, .. } = *options;
-            let samples = self.measure(&TimingOptions { warmup, samples, flush_l2, copy_bytes, issues }, || {
+            let timing = TimingOptions { warmup, samples, flush_l2, copy_bytes, issues, stretch_ppm: 0 };
+            let samples = self.measure(&timing, || {
                 placed.addresses.zeroed = zeros.next()?;
                 placed.issue_step(call, number)
             })?;

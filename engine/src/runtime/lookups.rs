@@ -124,7 +124,7 @@ impl Places {
         let of = Operand::Tensor(op.output());
         match call.movement().form? {
             Form::Last => Some(Self { of, index: op.inputs[0], axis: call.axis("dim") }),
-            Form::Runs => Some(Self { of, index: op.inputs[0], axis: 0 }),
+            Form::Runs | Form::Counts => Some(Self { of, index: op.inputs[0], axis: 0 }),
             _ => None,
         }
     }
@@ -189,7 +189,7 @@ impl Checker<'_> {
         }
         let size = self.bindings.sizes(self.fusion, of)[places.axis];
         let (name, index) = (data.kind.name(), self.value(index)?);
-        if is(&data.kind, Form::Runs) {
+        if is(&data.kind, Form::Runs) || is(&data.kind, Form::Counts) {
             return fusion::ops::check_runs(name, &index, size);
         }
         fusion::ops::check_positions(name, &index, places.axis, size)

@@ -19,7 +19,7 @@ use crate::kernel::{BufId, ParamKind};
 use crate::options::{CompileCx, DeviceDesc, Phase, RunChecks};
 use crate::program::{Copy, Launch, LibraryCall, Program, Storage, ValueId};
 use crate::tensor::{CopyRows, HostBytes};
-use crate::util::{Hash128, SecondaryMap, WORD, run_beside};
+use crate::util::{Hash128, SecondaryMap, WORD, run_beside, set_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -255,7 +255,7 @@ struct Copies {
 impl Copies {
     fn of(room: usize, program: &Program) -> Self {
         let reads = program.steps.iter().flat_map(|step| step.reads());
-        let read = reads.map(|value| program.root(value).0).collect();
+        let read = set_of(reads.map(|value| program.root(value).0));
         Self { room, inputs: BTreeMap::new(), values: BTreeMap::new(), read }
     }
 

@@ -8,7 +8,7 @@ use super::names::Names;
 use crate::axes::{AxisId, AxisRef, Derivation, Extent, Parts, Source};
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{CacheHint, MAX_ACCESS_BYTES};
-use crate::util::EntityId;
+use crate::util::{EntityId, set_of};
 use std::collections::BTreeSet;
 
 /// Applies and records scheduling primitives.
@@ -260,19 +260,22 @@ impl ScheduleBuilder {
         Ok(cache)
     }
 
-    /// Gives one consumer its own computation of a tensor, so that the value
-    /// need not be kept for it.
-    pub fn cache_fork(&mut self, tv: TvId, consumer: TvId) -> Result<TvId> {
+    /// Gives some consumers a computation of a tensor of their own, so that the value
+    /// need not be kept for them.
+    pub fn cache_fork(&mut self, tv: TvId, consumers: &[TvId]) -> Result<TvId> {
         let data = self.scheduled.tensors[tv].clone();
-        let consumer_name = self.scheduled.tensors[consumer].name.clone();
-        if !self.scheduled.producers(consumer).contains(&tv) {
-            let message = format!("cache_fork of {} for {consumer_name}, which does not read it", data.name);
+        let names: Vec<String> = consumers.iter().map(|own| self.scheduled.tensors[*own].name.clone()).collect();
+        let reads = |consumer: &TvId| self.scheduled.producers(*consumer).contains(&tv);
+        if let Some(place) = consumers.iter().position(|consumer| !reads(consumer)) {
+            let message = format!("cache_fork of {} for {}, which does not read it", data.name, names[place]);
             return Err(Diagnostic::user(code::SCHEDULE_TENSOR, message));
         }
-        self.scheduled.steps.push(Step::CacheFork { tensor: data.name.clone(), consumer: consumer_name });
+        self.scheduled.steps.push(Step::CacheFork { tensor: data.name.clone(), consumers: names });
         let name = self.names.fresh(format!("{}_f{}", data.name, self.scheduled.tensors.len()));
         let fork = self.scheduled.tensors.push(Tv { name, ..data });
-        self.replace_operand(consumer, tv, fork);
+        for consumer in consumers {
+            self.replace_operand(*consumer, tv, fork);
+        }
         Ok(fork)
     }
 
@@ -343,7 +346,7 @@ impl ScheduleBuilder {
             let what = format!("over {}, over which it does not reduce", self.name(*stray));
             return self.refuse_rfactor(verb, tv, &what);
         }
-        if leaves.iter().collect::<BTreeSet<_>>().len() < leaves.len() {
+        if leaves.iter().copied().collect::<BTreeSet<AxisId>>().len() < leaves.len() {
             return self.refuse_rfactor(verb, tv, "over an axis twice");
         }
         if !data.loops.is_empty() {
@@ -567,7 +570,7 @@ impl ScheduleBuilder {
             Some((code::SCHEDULE_LOOPS, format!("leave out a part of {}", self.name(axis))))
         } else if distinct.len() < loops.len() {
             Some((code::SCHEDULE_LOOPS, "have an axis twice".to_string()))
-        } else if places.iter().collect::<BTreeSet<_>>().len() < places.len() {
+        } else if set_of(places.iter().copied()).len() < places.len() {
             Some((code::SCHEDULE_PLACE, "bind two axes to one place in the launch".to_string()))
         } else {
             let needs = |own: &&Loop| !matches!(own.parallel, ParallelType::Serial) && !own.parallel.is_block();

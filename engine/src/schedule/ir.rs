@@ -388,7 +388,7 @@ pub enum Step {
     },
     CacheFork {
         tensor: String,
-        consumer: String,
+        consumers: Vec<String>,
     },
     Rfactor {
         tensor: String,
@@ -768,7 +768,7 @@ mod tests {
                 match users.is_empty() {
                     true => continue,
                     false if u.arbitrary()? => builder.cache_after(tv),
-                    false => builder.cache_fork(tv, *u.choose(&users)?),
+                    false => builder.cache_fork(tv, &[*u.choose(&users)?]),
                 }
                 .expect("something reads it");
                 check(builder.state());

@@ -6,7 +6,7 @@ use crate::fusion::{Fusion, Operand};
 use crate::num::DType;
 use crate::options::Options;
 use crate::tensor::{ArgMeta, TensorMeta};
-use crate::util::self_check;
+use crate::util::{self_check, sort_by_key};
 
 /// Largest power of two that facts about sizes and strides record: the number
 /// of elements of the widest access.
@@ -156,7 +156,7 @@ impl TensorLayout {
         let moving: Vec<usize> = order.iter().copied().filter(|axis| !single(axis)).collect();
         let row_major = moving.windows(2).all(|pair| meta.strides[pair[0]] >= meta.strides[pair[1]]);
         if !row_major {
-            order.sort_by_key(|axis| (!single(axis), std::cmp::Reverse(meta.strides[*axis]), *axis));
+            sort_by_key(&mut order, |axis| (!single(axis), std::cmp::Reverse(meta.strides[*axis]), *axis));
         }
         let mut axes = Vec::with_capacity(order.len());
         let mut expected = 1;

@@ -122,7 +122,11 @@ impl<'a> Line<'a> {
             "cache_fork" => {
                 let tensor = self.tensor()?;
                 self.need("for")?;
-                Step::CacheFork { tensor, consumer: self.tensor()? }
+                let mut consumers = vec![self.tensor()?];
+                while self.take(",") {
+                    consumers.push(self.tensor()?);
+                }
+                Step::CacheFork { tensor, consumers }
             }
             "split" => self.split()?,
             "merge" => {
@@ -414,7 +418,7 @@ mod tests {
     #[test]
     fn what_is_printed_reads_back() {
         check_steps(
-            "cache_after %x\ncache_before %0_out0\ncache_fork %x_r for %1\nsplit d0 by 8\nsplit d0.o by 4 count 3 exact\n\
+            "cache_after %x\ncache_before %0_out0\ncache_fork %x_r for %1, %2\nsplit d0 by 8\nsplit d0.o by 4 count 3 exact\n\
              split d0.o.o into 7 per d1 exact\nsplit d1 into 7\nmerge d0.i, d1.o\nalign d2 to 4 of %x by d0*d1.o#2\n\
              window d2 at d2.o by 8 width 9 left 1\nwindow d2 at d2.o by 8 width 12 align 4 of %x\n\
              parallelize d0.i*d1.o grid_x\nrfactor %s over d2.a, d1.i\npropagate\npropagate d2.a, d1.i\nloops %y\n\

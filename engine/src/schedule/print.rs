@@ -78,7 +78,7 @@ impl Display for Step {
             Step::Parallelize { axis, parallel } => write!(f, "parallelize {axis} {}", parallel.name()),
             Step::CacheAfter { tensor } => write!(f, "cache_after %{tensor}"),
             Step::CacheBefore { tensor } => write!(f, "cache_before %{tensor}"),
-            Step::CacheFork { tensor, consumer } => write!(f, "cache_fork %{tensor} for %{consumer}"),
+            Step::CacheFork { tensor, consumers } => write!(f, "cache_fork %{tensor} for %{}", consumers.join(", %")),
             Step::Rfactor { tensor, axes } => write!(f, "rfactor %{tensor} over {}", axes.join(", ")),
             Step::RfactorMax { tensor, axes } => write!(f, "rfactor_max %{tensor} over {}", axes.join(", ")),
             Step::SetMemory { tensor, memory } => {

@@ -10,7 +10,7 @@ use super::parse::{PlacedStep, parse_schedule, parse_steps};
 use super::windows::Windows;
 use crate::axes::{AxisId, Parts};
 use crate::diag::{Diagnostic, Result, code};
-use crate::util::{SecondaryMap, edit_distance};
+use crate::util::{SecondaryMap, edit_distance, sort_by_key};
 use std::collections::BTreeMap;
 
 /// Names of a fusion that an error tells.
@@ -177,9 +177,10 @@ impl Replay {
         match &placed.step {
             Step::CacheAfter { .. } => self.builder.cache_after(tv).map(drop),
             Step::CacheBefore { .. } => self.builder.cache_before(tv).map(drop),
-            Step::CacheFork { consumer, .. } => {
-                let consumer = self.tensor(placed, consumer)?;
-                self.builder.cache_fork(tv, consumer).map(drop)
+            Step::CacheFork { consumers, .. } => {
+                let consumers: Vec<TvId> =
+                    consumers.iter().map(|consumer| self.tensor(placed, consumer)).collect::<Result<_>>()?;
+                self.builder.cache_fork(tv, &consumers).map(drop)
             }
             Step::Rfactor { axes, .. } => {
                 let axes = self.all_axes(placed, axes)?;
@@ -231,7 +232,7 @@ fn unknown<'a>(
     known: impl Iterator<Item = &'a String>,
 ) -> Box<Diagnostic> {
     let mut known: Vec<&str> = known.map(String::as_str).collect();
-    known.sort_by_key(|known| (edit_distance(known, name), *known));
+    sort_by_key(&mut known, |known| (edit_distance(known, name), *known));
     let more = if known.len() > MAX_TOLD { ", ..." } else { "" };
     known.truncate(MAX_TOLD);
     Diagnostic::user(code::SCHEDULE_NAME, message)

@@ -22,8 +22,8 @@ pub const VERBS: &[Verb] = &[
     verb("cache_before", "cache_before %t", "`%t` is computed in registers first, as `%t_r`, and copied."),
     verb(
         "cache_fork",
-        "cache_fork %t for %u",
-        "`%u` reads a computation of `%t` of its own: `%t_fN`, N the number of tensors before.",
+        "cache_fork %t for %u, ...",
+        "Those named read a computation of `%t` of their own: `%t_fN`, N the number of tensors before.",
     ),
     verb(
         "phase_after",

@@ -128,13 +128,22 @@ fn seen_from<'a>(
     let moving = |axis: &usize| sizes[*axis] > 1 && strides[*axis] != 0 && own[*axis].kind == AxisKind::Iteration;
     let own_bytes = fusion.tensors[tensor].dtype.bytes() as i64;
     let is_reduced = |axis: usize| axes[axis].is_some_and(reduced);
-    let nearest = (0..own.len()).filter(moving).min_by_key(|axis| strides[*axis])?;
-    let has_rows = (0..own.len()).filter(moving).any(is_reduced);
-    match (has_rows, is_reduced(nearest)) {
-        (true, true) => Some(Lies::Along),
-        (true, false) if sizes[nearest] >= MOST_SIDE_BY_SIDE => {
-            Some(Lies::Across(sizes[nearest].saturating_mul(own_bytes)))
-        }
-        _ => None,
+    let mut inner: Vec<usize> = (0..own.len()).filter(moving).collect();
+    inner.sort_by_key(|axis| strides[*axis]);
+    let nearest = *inner.first()?;
+    if !inner.iter().any(|axis| is_reduced(*axis)) {
+        return None;
     }
+    if is_reduced(nearest) {
+        return Some(Lies::Along);
+    }
+    // What stays of other axes may go on where that of the nearest one ends.
+    let mut run = 1i64;
+    for axis in inner {
+        if is_reduced(axis) || strides[axis] != strides[nearest].saturating_mul(run) {
+            break;
+        }
+        run = run.saturating_mul(sizes[axis]);
+    }
+    (run >= MOST_SIDE_BY_SIDE).then(|| Lies::Across(run.saturating_mul(own_bytes)))
 }

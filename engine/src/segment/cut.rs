@@ -7,6 +7,7 @@ use super::derived::{Derived, Formed, KernelPart, Whole, bind_again};
 use super::facts::{OpFacts, Rows, is_reshape};
 use super::joined::{Joined, Place, Places};
 use super::moments::{self, Moments};
+use super::partial;
 use super::search::Groups;
 use super::several::Several;
 use crate::array::{dense_like, view_strides};
@@ -232,13 +233,18 @@ pub(crate) fn segment(
         found if found.is_empty() => (whole, bindings),
         found => whole.in_one_go(cx, found, bound.args)?,
     };
+    let (whole, bindings) = match partial::find(&whole.fusion, &bindings) {
+        found if found.is_empty() => (whole, bindings),
+        found => whole.of_reduced(cx, found, bound.args)?,
+    };
     let outputs = result_metas(bound)?;
     let may_alias = cx.options.alias_results && has_views(&whole.fusion);
     let aliases = if may_alias { Aliases::new(&whole.fusion, &bindings, bound, &outputs)? } else { Aliases::default() };
     let several = Several { planner, whole: &whole, bindings: &bindings, aliases: &aliases, bound, outputs: &outputs };
     let can_be_one = whole.can_be_one && whole.fusion.ops.ids().all(|op| !aliases.ops[op]);
     let known = (can_be_one && has_large_rows(&whole.fusion, &bindings)).then(|| several.facts(true));
-    let is_one = can_be_one && known.as_ref().is_none_or(|facts| !facts.holds_rows_across());
+    let is_one =
+        can_be_one && known.as_ref().is_none_or(|facts| !facts.holds_rows_across()) && !several.computes_for_nothing();
     let alone = if is_one { planner.alone(&whole, &bindings, bound, &outputs)? } else { None };
     let (mut segments, places) = match alone {
         Some(segment) => (vec![segment], Places::default()),

@@ -6,7 +6,8 @@
 //! * [`Passed`], what passes made of the definition, by [`SeenSizes`];
 //! * [`Whole`], that with decided axes, by the facts that decide them; and which of its
 //!   operations are computed together, by [`OpFacts`];
-//!   Rows that no kernel holds have their moments in one go, in a [`Whole`] of its own, by which they are;
+//!   Rows that no kernel holds have their moments in one go, in a [`Whole`] of its own, by which they are, and what is reduced of
+//!   what others reduced alike;
 //! * [`KernelPart`], some of its operations as a fusion, and of that the forms that kernels
 //!   are made of, by layouts of results.
 //!
@@ -16,6 +17,7 @@
 use super::copies::with_copies;
 use super::facts::{OpFacts, kernels_take};
 use super::moments::{self, Moments};
+use super::partial::{self, OfReduced};
 use crate::compile::{BoundFusion, FormKey, KernelForm, check_text, scheduled_by};
 use crate::diag::{Diagnostic, DiagnosticKind, Result};
 use crate::fusion::{self, AxisKind, Bindings, Fusion, OpId, OpKind, Part, Rewritten, TensorId, UserIds, concretize};
@@ -63,6 +65,7 @@ pub(super) struct Whole {
     groups: Memo<Vec<i64>, Vec<Vec<OpId>>>,
     parts: Memo<PartKey, KernelPart>,
     in_one_go: Memo<Vec<Moments>, Whole>,
+    of_reduced: Memo<Vec<OfReduced>, Whole>,
     /// Whether it may be one kernel, as far as its operations say.
     pub(super) can_be_one: bool,
 }
@@ -170,6 +173,7 @@ impl Whole {
             groups: Memo::new(MAX_KINDS),
             parts: Memo::new(MAX_PARTS),
             in_one_go: Memo::new(MAX_KINDS),
+            of_reduced: Memo::new(MAX_KINDS),
         }
     }
 
@@ -189,15 +193,30 @@ impl Whole {
         found: Vec<Moments>,
         args: &[ArgMeta],
     ) -> Result<(Arc<Self>, Bindings)> {
-        let whole = self.in_one_go.get_or_try(&found, || {
-            let made = moments::rewrite(&self.fusion, &found)?;
-            let cuts = self.cuts.iter().filter_map(|tensor| made.tensors[*tensor]).collect();
-            let ids = self.ids.through(&made);
-            // Rows are read twice, by two kernels.
-            Ok::<_, Box<Diagnostic>>(Self::new(Arc::clone(&self.passed), ids, made.fusion, cuts))
-        })?;
+        // Rows are read twice, by two kernels.
+        let whole = self.in_one_go.get_or_try(&found, || self.as_several(moments::rewrite(&self.fusion, &found)?))?;
         let bindings = bind_again(cx, &whole.fusion, args)?;
         Ok((whole, bindings))
+    }
+
+    /// The same with some reductions of what others reduced, and its sizes.
+    pub(super) fn of_reduced(
+        &self,
+        cx: &CompileCx<'_>,
+        found: Vec<OfReduced>,
+        args: &[ArgMeta],
+    ) -> Result<(Arc<Self>, Bindings)> {
+        // No kernel has both.
+        let whole = self.of_reduced.get_or_try(&found, || self.as_several(partial::rewrite(&self.fusion, &found)?))?;
+        let bindings = bind_again(cx, &whole.fusion, args)?;
+        Ok((whole, bindings))
+    }
+
+    /// What was made of it, as one of several kernels.
+    fn as_several(&self, made: Rewritten) -> Result<Self> {
+        let cuts = self.cuts.iter().filter_map(|tensor| made.tensors[*tensor]).collect();
+        let ids = self.ids.through(&made);
+        Ok(Self::new(Arc::clone(&self.passed), ids, made.fusion, cuts))
     }
 
     /// Operations of it as a fusion that returns these results. `suffix` is of its name.

@@ -11,7 +11,7 @@ use crate::kernel::MAX_ACCESS_BYTES;
 use crate::options::DeviceDesc;
 use crate::products::find_activation;
 use crate::schedule::heuristic::{
-    MOST_SUMMED, longest_row, longest_shared_row, may_add_columns, may_hold_columns, may_share_columns,
+    MOST_SUMMED, is_uneven, longest_row, longest_shared_row, may_add_columns, may_hold_columns, may_share_columns,
 };
 use crate::schedule::widens;
 use crate::tensor::{ArgMeta, TensorMeta};
@@ -40,6 +40,8 @@ pub(super) struct OpFacts<'a> {
     pub(super) nearest: SecondaryMap<TensorId, Option<usize>>,
     /// Reductions across memory that one kernel may do with reductions of the rows between.
     pub(super) columns: SecondaryMap<OpId, bool>,
+    /// Reductions of a number of elements that is no whole vectors.
+    pub(super) uneven: SecondaryMap<OpId, bool>,
     /// Reductions across memory over a few positions, which one kernel may do before those of rows of what they make.
     pub(super) few: SecondaryMap<OpId, bool>,
     /// Maxima and sums of exponentials below them that a kernel may reduce in one go, by the difference between.
@@ -96,11 +98,13 @@ impl<'a> OpFacts<'a> {
         }
         let mut long_rows = SecondaryMap::new();
         let (mut rows_along, mut columns, mut few) = (SecondaryMap::new(), SecondaryMap::new(), SecondaryMap::new());
+        let mut uneven = SecondaryMap::new();
         for id in fusion.ops.ids() {
             if let Some(rows) = Rows::of(fusion, bindings, args, id) {
                 has_rows_across |= rows.is_across();
                 long_rows.set(id, !rows.are_held(device, of_online[id]));
                 rows_along.set(id, !rows.is_across() && rows.are_many_long());
+                uneven.set(id, is_uneven(rows.length));
                 few.set(id, rows.is_across() && rows.length <= MOST_SUMMED);
                 columns.set(id, rows.is_across() && may_add_columns(rows.length, rows.all / rows.length.max(1)));
             }
@@ -127,6 +131,7 @@ impl<'a> OpFacts<'a> {
             rows_along,
             nearest,
             columns,
+            uneven,
             few,
             online,
             host,
@@ -240,6 +245,7 @@ impl<'a> OpFacts<'a> {
                 | i64::from(self.rows_along[op]) << 3
                 | i64::from(self.joined[op]) << 4
                 | i64::from(self.few[op]) << 5
+                | i64::from(self.uneven[op]) << 6
         };
         let nearest = self.fusion.outputs.iter().map(|result| self.nearest[*result].map_or(-1, |axis| axis as i64));
         bytes.chain(self.fusion.ops.ids().map(flags)).chain(nearest).collect()

@@ -146,7 +146,8 @@ impl Joined {
         groups: &Groups<'_>,
         search: &dyn Fn(&Self) -> Result<i64>,
     ) -> Result<Self> {
-        let mut candidates: Vec<OpId> = facts.fusion.ops.ids().filter(|op| groups.joins_stored(*op)).collect();
+        let may_pay = |op: &OpId| groups.joins_stored(*op) || groups.bytes_for_nothing(*op) > 0;
+        let mut candidates: Vec<OpId> = facts.fusion.ops.ids().filter(may_pay).collect();
         candidates.truncate(MOST_TRIED);
         let (mut best, mut least) = (Self::default(), groups.moved_bytes());
         let mut try_ops = |best: &mut Self, ops: Vec<OpId>| {

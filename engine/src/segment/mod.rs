@@ -9,6 +9,7 @@
 //! * `derived` is what does not depend on sizes, kept for the next call: what passes made
 //!   of the definition, that with decided axes, parts of it as fusions of their own;
 //! * `moments` has means and variances of rows that nobody holds computed in one go;
+//! * `partial` reduces what others reduced already, rather than the tensor again;
 //! * `facts` is what is known of each operation, `summary` says whether some
 //!   operations can be one kernel, `search` finds the groups, placing operations in each `order`;
 //! * `several` tries groups of which kernels write parts of a whole, and others where one of these is refused;
@@ -41,6 +42,7 @@ mod facts;
 mod joined;
 mod moments;
 mod order;
+mod partial;
 mod search;
 mod settle;
 mod several;

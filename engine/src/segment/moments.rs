@@ -18,6 +18,7 @@ use crate::diag::{Diagnostic, Result};
 use crate::fusion::{Bindings, Fusion, OpId, OpKind, Operand, Rewriter, Rewritten, ScalarId, TensorId, made_tensor};
 use crate::num::eval::round_float;
 use crate::num::{BinaryOp, DType, ReduceOp, TernaryOp, UnaryOp};
+use crate::util::map_of;
 use std::collections::BTreeMap;
 
 /// The sums of a row.
@@ -97,7 +98,7 @@ fn is_count(fusion: &Fusion, bindings: &Bindings, scalar: ScalarId, x: TensorId,
 
 /// The fusion with some of its moments in one go.
 pub(super) fn rewrite(fusion: &Fusion, found: &[Moments]) -> Result<Rewritten> {
-    let squares_of: BTreeMap<OpId, OpId> = found.iter().map(|found| (found.sum, found.squares)).collect();
+    let squares_of: BTreeMap<OpId, OpId> = map_of(found.iter().map(|found| (found.sum, found.squares)));
     let mut squares: BTreeMap<OpId, TensorId> = BTreeMap::new();
     let mut rewriter = Rewriter::new(fusion, |tensor, axis| fusion.tensors[tensor].axes[axis].kind)?;
     for (id, op) in fusion.ops.iter() {

@@ -8,7 +8,7 @@
 
 use super::facts::OpFacts;
 use crate::fusion::{OpId, OpKind, TensorId};
-use crate::util::SecondaryMap;
+use crate::util::{SecondaryMap, sort_by_key};
 use std::cmp::Reverse;
 
 /// All operations of a fusion, each after those that it reads from.
@@ -52,7 +52,7 @@ impl Order {
         let fusion = facts.fusion;
         let updates = fusion.updates.iter().map(|update| &update.tensor);
         let mut results: Vec<TensorId> = fusion.outputs.iter().chain(updates).copied().collect();
-        results.sort_by_key(|result| Reverse(facts.bytes[*result]));
+        sort_by_key(&mut results, |result| Reverse(facts.bytes[*result]));
         if !from_largest {
             results.reverse();
         }
@@ -89,7 +89,7 @@ impl Order {
             depth.set(op, deepest + usize::from(is_reduction || facts.host[op]));
         }
         let mut ops = Self::largest_first(facts).ops;
-        ops.sort_by_key(|op| depth[*op]);
+        sort_by_key(&mut ops, |op| depth[*op]);
         Self::new(ops)
     }
 }

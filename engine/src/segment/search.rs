@@ -25,7 +25,7 @@ use crate::fusion::ops::Form;
 use crate::fusion::{OpId, OpKind, TensorId};
 use crate::schedule::widens;
 use crate::template::is_scan;
-use crate::util::{DisjointSets, EntityId, SecondaryMap};
+use crate::util::{DisjointSets, EntityId, SecondaryMap, sort_by_key};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Groups that read one tensor and cannot be joined, with which others are tried.
@@ -39,6 +39,8 @@ const MOST_REPEATED_IN_ALL: usize = 2 * MOST_REPEATED;
 /// What these may read, in parts of their result, if it need not be stored for others:
 /// it is neither written nor read then.
 const MORE_READ: (i64, i64) = (3, 2);
+/// Bytes that are moved while a thread of each core computes a long function: some fifty instructions.
+const BYTES_OF_FUNCTION: i64 = 8;
 /// A tensor that is so many times smaller than another is stored rather than the other: what a row has once, not its elements.
 const SMALLER: i64 = 16;
 
@@ -166,7 +168,7 @@ impl Search<'_> {
             }
         }
         let mut groups: Vec<usize> = bytes.keys().copied().collect();
-        groups.sort_by_key(|group| (std::cmp::Reverse(bytes[group]), *group));
+        sort_by_key(&mut groups, |group| (std::cmp::Reverse(bytes[group]), *group));
         groups
     }
 
@@ -239,7 +241,7 @@ impl Search<'_> {
         for tensor in self.by_bytes() {
             let Some(definition) = self.facts.fusion.definition(tensor) else { continue };
             let mut readers = self.facts.readers[tensor].clone();
-            readers.sort_by_key(|reader| self.order.place[*reader]);
+            sort_by_key(&mut readers, |reader| self.order.place[*reader]);
             for reader in readers {
                 self.join(self.group_of[definition], self.group_of[reader]);
             }
@@ -250,7 +252,9 @@ impl Search<'_> {
         let fusion = self.facts.fusion;
         let mut tensors: Vec<TensorId> = fusion.tensors.ids().collect();
         let place = |tensor: TensorId| fusion.definition(tensor).map(|op| self.order.place[op]);
-        tensors.sort_by_key(|tensor| (std::cmp::Reverse(self.facts.bytes[*tensor]), place(*tensor), tensor.index()));
+        sort_by_key(&mut tensors, |tensor| {
+            (std::cmp::Reverse(self.facts.bytes[*tensor]), place(*tensor), tensor.index())
+        });
         tensors
     }
 
@@ -400,9 +404,39 @@ impl<'a> Groups<'a> {
         repeated
     }
 
-    /// The bytes that the groups move, and what it takes to launch them.
+    /// The bytes that the groups move, and in bytes what it takes to launch them and to compute for nothing.
     pub(super) fn moved_bytes(&self) -> i64 {
-        self.cost_by(&|tensor| self.facts.exact_bytes(tensor)).0
+        let for_nothing = self.facts.fusion.ops.ids().map(|op| self.bytes_for_nothing(op));
+        for_nothing.fold(self.cost_by(&|tensor| self.facts.exact_bytes(tensor)).0, i64::saturating_add)
+    }
+
+    /// What could be moved while long functions are computed where they are not used: a kernel that joins what it computes
+    /// computes every part for each element.
+    pub(super) fn bytes_for_nothing(&self, op: OpId) -> i64 {
+        let OpFacts { fusion, bindings, .. } = self.facts;
+        let is_join = matches!(&fusion.ops[op].kind, OpKind::Call(call) if call.movement().form == Some(Form::Cat));
+        let Some(&group) = self.holders[op].first().filter(|group| is_join && self.is_kernel(**group)) else {
+            return 0;
+        };
+        let count = |tensor: TensorId| bindings.sizes(fusion, tensor).into_iter().fold(1, i64::saturating_mul);
+        let whole = count(fusion.ops[op].output());
+        let for_nothing = fusion.tensor_inputs(op).map(|part| {
+            self.long_functions(group, part).saturating_mul(whole - count(part)).saturating_mul(BYTES_OF_FUNCTION)
+        });
+        for_nothing.fold(0, i64::saturating_add)
+    }
+
+    /// Long functions that a group computes for a tensor.
+    fn long_functions(&self, group: usize, tensor: TensorId) -> i64 {
+        let fusion = self.facts.fusion;
+        let (mut found, mut seen, mut waiting) = (0, BTreeSet::new(), vec![tensor]);
+        while let Some(next) = waiting.pop() {
+            let made = fusion.definition(next).filter(|made| self.ops[group].binary_search(made).is_ok());
+            let Some(made) = made.filter(|made| seen.insert(*made)) else { continue };
+            found += i64::from(matches!(fusion.ops[made].kind, OpKind::Unary(function) if function.is_long()));
+            waiting.extend(fusion.tensor_inputs(made));
+        }
+        found
     }
 
     /// Whether a group that has an operation reduces something.
@@ -484,7 +518,7 @@ impl<'a> Groups<'a> {
             }
         }
         let mut pairs: Vec<(usize, usize)> = shared.keys().copied().collect();
-        pairs.sort_by_key(|pair| (std::cmp::Reverse(shared[pair]), *pair));
+        sort_by_key(&mut pairs, |pair| (std::cmp::Reverse(shared[pair]), *pair));
         pairs
     }
 
@@ -620,6 +654,21 @@ impl<'a> Groups<'a> {
         }
     }
 
+    /// Adds to the two groups that were one what is cheap of what they read from others: that group was refused with it, but each of
+    /// these does less. Whether there was any, so that groups before them hand on something else.
+    pub(super) fn repeat_in_halves(&mut self, position: usize) -> bool {
+        let stored = self.stored();
+        // What the second might have of the first it has.
+        let of_first = self.results(position).into_iter().collect();
+        let mut repeated = self.repeat_in(position, &stored, BTreeSet::new(), usize::MAX);
+        repeated |= self.repeat_in(position + 1, &stored, of_first, usize::MAX);
+        *self = Self::new(self.facts, std::mem::take(&mut self.ops));
+        if repeated {
+            self.drop_dead();
+        }
+        repeated
+    }
+
     /// Drops what no result needs.
     fn drop_dead(&mut self) {
         // From the last to the first: what a group does not read any more, those before
@@ -687,7 +736,7 @@ fn can_widen(facts: &OpFacts<'_>, ops: &[OpId]) -> bool {
             continue;
         }
         let is_returned = facts.fusion.ops[op].outputs.iter().any(|tensor| facts.returned[*tensor]);
-        let calls_another = matches!(kind(op), OpKind::Call(_)) && !widens(kind(op));
+        let calls_another = matches!(kind(op), OpKind::Call(call) if call.lookup().is_none()) && !widens(kind(op));
         if is_returned || !readers().all(goes_in) || calls_another {
             return false;
         }

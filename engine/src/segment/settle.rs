@@ -115,7 +115,7 @@ impl<'a> SegmentCompiler<'a> {
         }
         if !self.is_off_kernel(groups, position, candidate)? {
             groups.halve(position);
-            return Ok(Outcome::Cut);
+            return Ok(if groups.repeat_in_halves(position) { Outcome::Anew } else { Outcome::Cut });
         }
         Ok(self
             .alone(groups, position, refusal)

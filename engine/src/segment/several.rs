@@ -13,7 +13,8 @@ use super::search::{Groups, search};
 use super::settle::{Settled, Undo};
 use crate::compile::BoundFusion;
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::Bindings;
+use crate::fusion::ops::Form;
+use crate::fusion::{Bindings, Op, OpKind};
 use crate::options::Phase;
 use crate::tensor::TensorMeta;
 
@@ -35,6 +36,19 @@ impl<'a> Several<'a> {
         let Self { planner: KernelPlanner { cx, .. }, whole, bindings, aliases, bound, outputs } = self;
         let with = (has_libraries(cx), with_online);
         OpFacts::new(cx.device, &whole.fusion, bindings, &whole.cuts, aliases, (bound.args, *outputs), with)
+    }
+
+    /// Whether one kernel would compute long functions of what it joins that are not used, so that others may be better.
+    pub(super) fn computes_for_nothing(&self) -> bool {
+        let fusion = &self.whole.fusion;
+        let has_long = |op: &Op| matches!(op.kind, OpKind::Unary(function) if function.is_long());
+        let joins = |op: &Op| matches!(&op.kind, OpKind::Call(call) if call.movement().form == Some(Form::Cat));
+        let may = fusion.ops.values().any(has_long) && fusion.ops.values().any(joins);
+        may && {
+            let facts = self.facts(true);
+            let one = Groups::new(&facts, vec![fusion.ops.ids().collect()]);
+            fusion.ops.ids().any(|op| one.bytes_for_nothing(op) > 0)
+        }
     }
 
     /// Its segments, given what is known of its operations, if that was asked before.

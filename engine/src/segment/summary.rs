@@ -283,7 +283,8 @@ impl<'a> Dimensions<'a> {
         let lacking: Vec<OpId> = reductions.iter().copied().filter(|id| !self.is_of_all(classes, *id)).collect();
         let bytes = self.first.keys().map(|(tensor, _)| self.facts.bytes[*tensor]).max().unwrap_or(0);
         let beside_others = lacking.len() < reductions.len();
-        lacking.iter().any(|id| !may_reduce_again(self.row(*id), bytes, beside_others))
+        let hold_up = |id: OpId| beside_others || self.facts.uneven[id];
+        lacking.iter().any(|id| !may_reduce_again(self.row(*id), bytes, hold_up(*id)))
     }
 
     /// Elements of a row that is reduced.

@@ -180,6 +180,15 @@ fn rows_that_are_read_along_memory_are_not_written_across_it() {
 }
 
 #[test]
+fn columns_of_images_are_held_as_wide_as_several_axes_lie_side_by_side() {
+    let text = "fusion @f(%x: f32[?, ?, ?, ?]) {\n  %m = max %x axes(1) keepdim\n  %a = sub %x, %m\n  return %a\n}";
+    check_cut(text, &[&[32, 256, 14, 14]], &["grid_persistent: a"]);
+    // What lies beside an element within an image is of its row.
+    let text = "fusion @f(%x: f32[?, ?, ?, ?]) {\n  %m = max %x axes(1, 2) keepdim\n  %a = sub %x, %m\n  return %a\n}";
+    check_cut(text, &[&[32, 256, 14, 14]], &["reduction: m", "pointwise: a"]);
+}
+
+#[test]
 fn long_rows_are_not_reduced_again_for_each_row_of_large_tensors() {
     let pooled = "fusion @f(%q: f32[?, ?], %x: f32[?, ?, ?]) {\n  %m = mean %q axes(1) keepdim\n  %w = div %q, %m\n  \
                   %0 = broadcast %w flags(false, false, true)\n  %1 = mul %0, %x\n  %y = sum %1 axes(1)\n  return %y\n}";
@@ -192,6 +201,9 @@ fn long_rows_are_not_reduced_again_for_each_row_of_large_tensors() {
                   %0 = broadcast %n flags(true, false)\n  %y = mul %0, %x\n  return %y\n}";
     check_cut(scaled, &[&[48], &[100, 48]], &["inner_persistent: y"]);
     check_cut(scaled, &[&[48], &[100_000, 48]], &["inner_persistent: y"]);
+    check_cut(scaled, &[&[640], &[100_000, 640]], &["inner_persistent: y"]);
+    // What is no whole vectors is elementwise without them.
+    check_cut(scaled, &[&[641], &[100_000, 641]], &["reduction: s", "pointwise: y"]);
 }
 
 #[test]
@@ -439,8 +451,18 @@ fn sums_of_what_a_result_is_made_of_do_not_keep_it_from_its_rows() {
             &["return %dx, %dw, %db"],
         ],
         &[large.clone(), large, meta(DType::F32, &[16, 1, 1, 192])],
-        &["grid_persistent: dx", "reduction: dw db"],
+        &["grid_persistent: 4 6 dx", "reduction: db", "reduction: dw"],
     );
+}
+
+#[test]
+fn halves_of_what_was_refused_with_what_it_repeats_repeat_it_again() {
+    let text = "fusion @f(%x: bf16[?, ?]) {\n  %c = cast %x f32\n  %r = mean %c axes(1) keepdim\n  \
+                %0 = sub %c, %r\n  %k = mean %c axes(0) keepdim\n  %1 = sub %0, %k\n  %t = sum %c axes(0, 1)\n  \
+                %2 = broadcast %t flags(true, true)\n  %3 = add %1, %2\n  %a = cast %3 bf16\n  return %a\n}";
+    let args = vec![ArgMeta::Tensor(TensorMeta::contiguous(DType::BF16, &[3001, 1777]))];
+    // The cast is not stored wide for what is made of all.
+    check_told(&cut_for(text, args), &["inner_outer: r 6", "reduction: 2", "pointwise: a"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! is computed twice: operations cost less than registers.
 //!
 //! A scan of what is moved along its axis by one, with the element that changes nothing in front, is one of what comes before
-//! each element.
+//! each element; one that goes from the last to the first, with it behind, one of what comes behind.
 //!
 //! Invariant: each tensor has one map from its axes to those of the scan. Elements of inputs are read at the place of the
 //! result alone, so programs cannot fail.
@@ -31,6 +31,8 @@ pub(super) struct Around {
     pub(super) x: TensorId,
     pub(super) scanned: TensorId,
     pub(super) axis: usize,
+    /// It goes from the last element to the first.
+    pub(super) is_reversed: bool,
     /// Prefixes are without the element itself.
     pub(super) is_exclusive: bool,
     pub(super) reads: Vec<Read>,
@@ -110,14 +112,14 @@ impl Around {
     pub(super) fn of(fusion: &Fusion, ops: &[OpId], results: &[TensorId]) -> Option<Self> {
         let mut scans = ops.iter().filter(|op| fusion.ops[**op].kind.scanned().is_some());
         let (Some(&scan), None) = (scans.next(), scans.next()) else { return None };
-        let (op, axis) = scan_of(&fusion.ops[scan].kind)?;
+        let ScanOf { op, axis, is_reversed } = scan_of(&fusion.ops[scan].kind)?;
         let (x, scanned) = (fusion.tensor_inputs(scan).next()?, fusion.ops[scan].output());
         if ops.len() > MOST_OPS {
             return None;
         }
         let is_own = |tensor: TensorId| fusion.is_result_of(tensor, ops);
         let moved = fusion.definition(x).filter(|_| is_own(x));
-        let moved = moved.and_then(|pad| moved_by_one(fusion, &fusion.ops[pad], op, axis));
+        let moved = moved.and_then(|pad| moved_by_one(fusion, &fusion.ops[pad], op, axis, is_reversed));
         let mut axes = Maps::new(fusion, scanned);
         axes.follow(ops)?;
         let mut writer = Writer { fusion, ops, axes: &axes, scan, reads: Vec::new(), sums: op == ReduceOp::Sum };
@@ -134,7 +136,8 @@ impl Around {
         }
         let results = results.iter().map(|result| Some((*result, axes.of_result(*result)?)));
         let results = results.collect::<Option<_>>()?;
-        Some(Self { op, x, scanned, axis, is_exclusive: moved.is_some(), reads, before, behind, results })
+        let is_exclusive = moved.is_some();
+        Some(Self { op, x, scanned, axis, is_reversed, is_exclusive, reads, before, behind, results })
     }
 
     /// Whether nothing is computed but the scan.
@@ -164,16 +167,22 @@ impl Around {
     }
 }
 
-/// What a scan combines by, and along which axis.
-fn scan_of(kind: &OpKind) -> Option<(ReduceOp, usize)> {
-    let OpKind::Call(call) = kind else { return None };
-    let Some(Form::Scan(op)) = call.movement().form else { return None };
-    Some((op, call.axis("dim")))
+/// What a scan combines by, along which axis, and whether from the last to the first.
+struct ScanOf {
+    op: ReduceOp,
+    axis: usize,
+    is_reversed: bool,
 }
 
-/// What an operation moves by one along an axis, so that what changes nothing in a scan comes first and the last element is
-/// left out.
-fn moved_by_one(fusion: &Fusion, pad: &Op, op: ReduceOp, axis: usize) -> Option<TensorId> {
+fn scan_of(kind: &OpKind) -> Option<ScanOf> {
+    let OpKind::Call(call) = kind else { return None };
+    let Some(Form::Scan(op)) = call.movement().form else { return None };
+    Some(ScanOf { op, axis: call.axis("dim"), is_reversed: call.flag("reverse") })
+}
+
+/// What an operation moves by one along an axis, the way that a scan goes, so that what changes nothing in it comes first and the
+/// last element is left out.
+fn moved_by_one(fusion: &Fusion, pad: &Op, op: ReduceOp, axis: usize, is_reversed: bool) -> Option<TensorId> {
     let OpKind::Call(call) = &pad.kind else { return None };
     if call.movement().form != Some(Form::Pad) {
         return None;
@@ -183,7 +192,7 @@ fn moved_by_one(fusion: &Fusion, pad: &Op, op: ReduceOp, axis: usize) -> Option<
     // The innermost axis comes first.
     let widths = numbers(fusion, pad, call)?;
     let is_moved = widths.chunks_exact(2).rev().enumerate().all(|(own, widths)| match own == axis {
-        true => widths == [1, -1],
+        true => widths == if is_reversed { [-1, 1] } else { [1, -1] },
         false => widths == [0, 0],
     });
     let filled = match pad.inputs[call.operands("value")] {

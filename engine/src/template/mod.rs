@@ -8,15 +8,16 @@
 
 mod around;
 mod groups;
-mod last;
 mod put;
 mod scan;
 mod share;
 mod sort;
+mod told;
 mod walk;
 
 pub use around::is_scan;
 pub use put::MOST_GROUPED;
+pub use told::MOST_COUNTED;
 
 use self::around::Around;
 use crate::diag::{Diagnostic, Result, code};
@@ -50,8 +51,8 @@ enum Kind {
     Scan(Box<Around>),
     /// Its elements in order, or the first of them.
     Sort(sort::Sort),
-    /// Who writes its places last.
-    Last,
+    /// What its places come to: who writes them last, or how many elements hold them.
+    Places(told::Tells),
     /// Its positions by the places that it holds.
     Runs,
 }
@@ -81,8 +82,8 @@ pub enum Shape {
     Scan(scan::Shape),
     /// Of elements in order.
     Sort(sort::Shape),
-    /// Of last positions.
-    Last(last::Shape),
+    /// Of last positions, or of counts.
+    Told(told::Shape),
     /// Of positions by place.
     Runs(sort::places::Shape),
     /// Of few of them.
@@ -112,7 +113,8 @@ impl Template {
             Form::PutRuns => Kind::Put(put::Put::of(fusion, op)?),
             Form::PutGroups => Kind::Put(put::Put::of_groups(fusion, op)?),
             Form::Runs => Kind::Runs,
-            Form::Last => Kind::Last,
+            Form::Last => Kind::Places(told::Tells::Position),
+            Form::Counts => Kind::Places(told::Tells::One),
             _ => return None,
         };
         let is_given = fusion.inputs.contains(&Operand::Tensor(x));
@@ -149,7 +151,8 @@ impl Template {
             Kind::Put(_) => "put",
             Kind::Scan(_) => "scan",
             Kind::Sort(_) => "sort",
-            Kind::Last => "last",
+            Kind::Places(told::Tells::Position) => "last",
+            Kind::Places(told::Tells::One) => "counts",
             Kind::Runs => "runs",
         }
     }
@@ -168,22 +171,16 @@ impl Template {
         match &self.kind {
             Kind::Groups(groups) => Ok(Shape::Groups(groups::shape(self, device, bindings, *groups))),
             Kind::Put(put) => Ok(Shape::Put(put::shape(self, device, bindings, *put, class)?)),
-            Kind::Scan(around) => {
-                let is_innermost = sizes.iter().skip(self.axis + 1).all(|size| *size == 1);
-                scan::check(self, around, class, &sizes, is_innermost)?;
-                let vector = is_innermost.then(|| scan::vector(self, around, class));
-                let dtype = self.fusion.tensors[around.scanned].dtype;
-                Ok(Shape::Scan(scan::shape(device, (around.op, dtype), [rows, length], vector)))
-            }
+            Kind::Scan(around) => Ok(Shape::Scan(scan::shape(self, around, device, class, &sizes)?)),
             Kind::Sort(sort) => {
                 let kept = self.outputs.iter().map(|output| length_of(&bindings.sizes(&self.fusion, output.tensor)));
                 let dtype = self.fusion.tensors[self.x].dtype;
                 let sizes = [rows, length, kept.max().unwrap_or(length)];
                 Ok(Shape::Sort(sort::shape(device, *sort, dtype, sizes)?))
             }
-            Kind::Last => {
+            Kind::Places(tells) => {
                 let places = self.outputs.iter().map(|output| length_of(&bindings.sizes(&self.fusion, output.tensor)));
-                Ok(Shape::Last(last::shape(device, [rows, length, places.max().unwrap_or(0)])?))
+                Ok(Shape::Told(told::shape(device, *tells, [rows, length, places.max().unwrap_or(0)])?))
             }
             Kind::Runs => {
                 let op = self.fusion.ops.values().next();
@@ -202,7 +199,7 @@ impl Template {
             (Kind::Put(put), Shape::Put(shape)) => put::kernel(self, *put, shape, class)?,
             (Kind::Scan(around), Shape::Scan(shape)) => scan::kernel(self, around, shape, class)?,
             (Kind::Sort(sort), Shape::Sort(shape)) => sort::kernel(self, *sort, shape, class)?,
-            (Kind::Last, Shape::Last(shape)) => last::kernel(self, shape, class)?,
+            (Kind::Places(tells), Shape::Told(shape)) => told::kernel(self, *tells, shape, class)?,
             (Kind::Runs, Shape::Runs(shape)) => sort::places::kernel(self, shape, class)?,
             (Kind::Runs, Shape::FewRuns(shape)) => sort::owned::kernel(self, shape, class)?,
             _ => return Err(Diagnostic::bug("a kernel is asked for in the shape of another one")),
@@ -261,7 +258,7 @@ impl std::fmt::Display for Shape {
             Self::Put(shape) => shape.fmt(f),
             Self::Scan(shape) => shape.fmt(f),
             Self::Sort(shape) => shape.fmt(f),
-            Self::Last(shape) => shape.fmt(f),
+            Self::Told(shape) => shape.fmt(f),
             Self::Runs(shape) => shape.fmt(f),
             Self::FewRuns(shape) => shape.fmt(f),
         }

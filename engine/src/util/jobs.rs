@@ -24,7 +24,7 @@ pub(crate) fn run_jobs<R: Send>(threads: usize, count: usize, job: &(dyn Fn(usiz
     if threads <= 1 || count <= 1 {
         return work().into_iter().map(|(_, result)| result).collect();
     }
-    let mut results = std::thread::scope(|scope| {
+    let results = std::thread::scope(|scope| {
         let start = |_| Builder::new().name(THREAD.into()).spawn_scoped(scope, work).ok();
         // Threads that cannot be had leave their share to the others.
         let others: Vec<ScopedJoinHandle<'_, _>> = (1..threads.min(count)).map_while(start).collect();
@@ -35,8 +35,11 @@ pub(crate) fn run_jobs<R: Send>(threads: usize, count: usize, job: &(dyn Fn(usiz
         }
         results
     });
-    results.sort_by_key(|(number, _)| *number);
-    results.into_iter().map(|(_, result)| result).collect()
+    let mut in_order: Vec<Option<R>> = (0..count).map(|_| None).collect();
+    for (number, result) in results {
+        in_order[number] = Some(result);
+    }
+    in_order.into_iter().flatten().collect()
 }
 
 /// What both make, the second one on a thread of its own where one can be had: of who waits for a driver, a disk or a process.

@@ -1,6 +1,6 @@
 //! A bounded map from keys to shared values that are made where they are missing.
 
-use std::collections::BTreeMap;
+use super::sorted::SortedMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Keeps the values that were asked for last. Who needs one that is missing makes it, outside
@@ -14,14 +14,14 @@ pub struct Memo<K, V> {
 #[derive(Debug)]
 struct State<K, V> {
     /// Each with the time when it was last asked for.
-    values: BTreeMap<K, (Arc<V>, u64)>,
+    values: SortedMap<K, (Arc<V>, u64)>,
     now: u64,
 }
 
 impl<K: Ord + Clone, V> Memo<K, V> {
     /// An empty one for so many values.
     pub fn new(capacity: usize) -> Self {
-        Self { capacity: capacity.max(1), state: Mutex::new(State { values: BTreeMap::new(), now: 0 }) }
+        Self { capacity: capacity.max(1), state: Mutex::new(State { values: SortedMap::new(), now: 0 }) }
     }
 
     /// The value under a key, made if it is not there.
@@ -45,16 +45,17 @@ impl<K: Ord + Clone, V> Memo<K, V> {
 
     fn insert(&self, key: &K, made: Arc<V>) -> Arc<V> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((first, _)) = state.values.get(key) {
+            return Arc::clone(first);
+        }
         let now = state.now;
-        let value = Arc::clone(&state.values.entry(key.clone()).or_insert((made, now)).0);
-        let full = state.values.len() > self.capacity;
-        let oldest = if full { state.values.iter().min_by_key(|(_, (_, used))| *used) } else { None };
-        let oldest = oldest.map(|(key, _)| key.clone());
-        let gone = oldest.and_then(|oldest| state.values.remove(&oldest));
+        state.values.insert(key.clone(), (Arc::clone(&made), now));
+        let is_full = state.values.len() > self.capacity;
+        let gone = if is_full { state.values.remove_least(|(_, used)| *used) } else { None };
         // What it holds is dropped outside the lock.
         drop(state);
         drop(gone);
-        value
+        made
     }
 }
 

@@ -1,6 +1,6 @@
 //! Small foundations that every stage uses: typed ids, arenas keyed by them,
 //! a stable content hash, a digest of bytes that threads make together, disjoint sets, bounded maps, quantiles, distances of words, jobs on threads,
-//! assertions of builds that check themselves.
+//! sorts by keys, sets and maps of what is seldom in one, maps that are asked more than added to, assertions of builds that check themselves.
 //! Nothing here knows about fusions or kernels.
 
 mod digest;
@@ -10,8 +10,10 @@ mod hash;
 mod ids;
 mod jobs;
 mod memo;
+mod ordered;
 mod quantile;
 mod self_check;
+mod sorted;
 pub(crate) mod sync;
 
 pub use digest::{CONSTANTS, WORD, WordSums};
@@ -23,5 +25,7 @@ pub use ids::{EntityId, PrimaryMap, SecondaryMap};
 pub use jobs::run_beside;
 pub(crate) use jobs::run_jobs;
 pub use memo::Memo;
+pub(crate) use ordered::{map_of, order_by_key, set_of, sort_by_key};
 pub use quantile::quantile;
 pub(crate) use self_check::self_check;
+pub(crate) use sorted::SortedMap;

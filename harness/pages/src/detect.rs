@@ -11,9 +11,11 @@
 //! that. The test `false_alarms` measures both rates, and `power` how soon changes are told.
 //!
 //! How good that can be: two nights of a change of four standard deviations are off by a normal variable of mean 5.59 and
-//! deviation 1 (against 80 nights before, with the noise known). A test that is as quiet as this one has its limit at 3.24
-//! and tells 99.1 in 100 of them; this one, which has to learn the noise, 97.7. To tell 999 in 1,000 the limit would have to
-//! be 2.50, where one case in 80 is told falsely each night.
+//! deviation 1 (against 80 nights before, with the noise known). A test that is as quiet as this one and looks at two nights alone
+//! has its limit at 3.24, and tells 99.1 in 100 of them; with the noise learnt from 40 to 120 nights, by Student's t, which none
+//! beats there, it is 98.4 (`the_limit`). This one tells 97.9: a part of its false alarms goes to telling half of these changes
+//! on their first night. 0.4 of these are told in time and placed two nights early, where nights before stood out by
+//! chance. To tell 999 in 1,000 the limit would have to be 2.50, where one case in 80 is told falsely each night.
 //!
 //! Invariant: what is told after a night does not depend on later nights, but that later nights confirm, withdraw, or move
 //! its place by a night.
@@ -167,7 +169,8 @@ impl<'a> Watch<'a> {
             };
             (change.score.abs() > limit && change.ratio().abs() > LEAST_RATIO).then_some(change)
         });
-        changes.max_by(|a, b| a.score.abs().total_cmp(&b.score.abs()))
+        let best = changes.max_by(|a, b| a.score.abs().total_cmp(&b.score.abs()))?;
+        self.change(self.placed(&Change { told: night, ..best }, night), night)
     }
 
     /// What changed if it did so before the night `at`.
@@ -182,20 +185,23 @@ impl<'a> Watch<'a> {
         Some(Change { at, told: night, before: level.mean, after: centre(recent), score, confirmed: false })
     }
 
-    /// Where a change began: its first night may be one of the old level by its value, or the one before it of the new.
-    fn placed(&self, open: &Change) -> usize {
-        let is_new = |at: usize| (self.values[at] - open.after).abs() < (self.values[at] - open.before).abs();
-        let earliest = self.since + LEAST;
-        match open.at {
-            at if at > earliest && is_new(at - 1) => at - 1,
-            at if at + 1 < self.values.len() && at < open.told && !is_new(at) => at + 1,
-            at => at,
-        }
+    /// Where a change began: from there on nights are, taken together, furthest on the new level's side of the middle of both,
+    /// which on normal noise is the likeliest place. It may be a few nights off what stood out most.
+    fn placed(&self, open: &Change, night: usize) -> usize {
+        let (middle, sign) = (f64::midpoint(open.before, open.after), (open.after - open.before).signum());
+        let earliest = (self.since + LEAST).max(open.at.saturating_sub(SURE)).min(open.at);
+        let mut side = 0.0;
+        let sums = (earliest..=night).rev().map(|at| {
+            side += sign * (self.values[at] - middle);
+            (at, side)
+        });
+        let best = sums.filter(|(at, _)| *at <= open.told).max_by(|a, b| a.1.total_cmp(&b.1));
+        best.map_or(open.at, |(at, _)| at)
     }
 
     /// One more night behind a change that is told.
     fn go_on(&mut self, open: Change, night: usize) {
-        let Some(best) = self.change(self.placed(&open), night) else { return };
+        let Some(best) = self.change(self.placed(&open, night), night) else { return };
         let now = Change { told: open.told, ..best };
         if night + 1 < now.at + SURE {
             // A false one must not hide a change that begins meanwhile.
@@ -258,29 +264,53 @@ mod tests {
         assert!(confirmed < crate::FALSE_CONFIRMED, "{confirmed}");
     }
 
-    /// A change of some standard deviations is told on its night or the next, is placed within a night, and stays.
+    /// A change of some standard deviations, equally likely in a range, is told on its night or the next, is placed within a
+    /// night, and stays.
     #[track_caller]
-    fn check_power(sigmas: f64, least: f64, least_placed: f64) {
-        let (mut noise, trials) = (Normal(sigmas.to_bits()), 2000);
-        let (mut soon, mut placed) = (0, 0);
+    fn check_power((from, to): (f64, f64), least: f64, least_placed: f64) {
+        let (mut noise, trials) = (Normal(from.to_bits()), 4000);
+        let (mut at_once, mut soon, mut placed) = (0, 0, 0);
         for trial in 0..trials {
             let (at, sign) = (40 + trial % 80, if trial % 2 == 0 { 1.0 } else { -1.0 });
+            let sigmas = from + (to - from) * noise.uniform();
             let mut series = noise.nights(at, 100.0, 1.0);
             series.extend(noise.nights(40, 100.0 + sign * sigmas, 1.0));
             let near = |change: &Change| change.at.abs_diff(at) <= 1;
+            at_once += usize::from(changes(&series[..at + 1]).iter().any(near));
             soon += usize::from(changes(&series[..at + 2]).iter().any(near));
             placed += usize::from(changes(&series).iter().any(|change| near(change) && change.confirmed));
         }
-        let (soon, placed) = (soon as f64 / trials as f64, placed as f64 / trials as f64);
-        println!("{sigmas} sigma: told by the next night {soon:.4}, confirmed within a night of its place {placed:.4}");
-        assert!(soon >= least && placed >= least_placed, "{sigmas} sigma: {soon}, {placed}");
+        let [at_once, soon, placed] = [at_once, soon, placed].map(|count| count as f64 / trials as f64);
+        println!(
+            "{from} to {to} sigma: told on its night {at_once:.4}, by the next {soon:.4}; confirmed within a night of its place {placed:.4}"
+        );
+        assert!(soon >= least && placed >= least_placed, "{from} sigma: {soon}, {placed}");
     }
 
     #[test]
     fn power() {
-        check_power(4.0, 0.97, 0.98);
-        check_power(5.0, 0.996, 0.995);
-        check_power(8.0, 0.998, 0.998);
+        check_power((4.0, 4.0), 0.97, 0.985);
+        check_power((5.0, 5.0), 0.996, 0.995);
+        check_power((8.0, 8.0), 0.998, 0.998);
+        // As the history of 400 nights is made up, in which `tests/site/scale.rs` counts marks.
+        check_power((4.0, 10.0), 0.996, 0.996);
+    }
+
+    /// What Student's t tells of a change of four standard deviations by two nights, as quiet as all of this detector is.
+    #[test]
+    fn the_limit() {
+        let (mut noise, mut told, trials) = (Normal(21), 0, 20_000);
+        for trial in 0..trials {
+            let before = noise.nights(40 + trial % 80, 100.0, 1.0);
+            let nights = before.len() as f64;
+            let mean = before.iter().sum::<f64>() / nights;
+            let square = before.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (nights - 1.0);
+            let level = Level { mean, sigma: square.sqrt(), nights };
+            told += usize::from(level.score(&noise.nights(2, 104.0, 1.0)) > 3.24);
+        }
+        let told = f64::from(told as u32) / trials as f64;
+        println!("the limit with learnt noise: {told:.4}");
+        assert!((told - 0.984).abs() < 0.003, "{told}");
     }
 
     /// A night that is told falsely keeps no change that follows it from being told.

@@ -1,16 +1,18 @@
 //! `bench` on a GPU against the history of such devices: which cases are slower than their noise allows, one by one and
-//! all together; with `--baseline` by a second look (see `turns.rs`).
+//! all together; with `--baseline` by a second look (see `turns.rs`), also at what history says nothing of.
 //!
 //! Inputs: the history before the run, and the run's rows. Outputs: lines for people, a record, rows for `gate.csv`, and
 //! whether the run ends with a regression.
 
 use super::devices::Devices;
 use super::run::options::RunOptions;
-use super::turns::{self, Turns};
+use super::turns::Measurer;
 use super::{Failure, runs};
 use crate::escape::escape;
 use crate::exit;
-use crate::gate::{Blessing, SecondLook, TimeFinding, TimeHistory, Timed, TimingGate, TimingRow, confirm};
+use crate::gate::{
+    Blessing, InTurns, SecondLook, SecondVerdict, TimeFinding, TimeHistory, Timed, TimingGate, TimingRow,
+};
 use crate::proto::DeviceSpec;
 use crate::record::{ALL, CaseRow, Found, FoundWord, History, RunStore, code as code_name, found_in_record};
 use crate::report::{Column, table};
@@ -56,8 +58,8 @@ pub(super) struct TimingEnd {
 /// What a second look said: of each case, and of all together.
 #[derive(Default)]
 struct Looked {
-    cases: BTreeMap<String, (SecondLook, f64)>,
-    all: Option<(SecondLook, f64)>,
+    cases: BTreeMap<String, SecondLook>,
+    all: Option<SecondLook>,
     failed: Option<String>,
 }
 
@@ -99,14 +101,16 @@ impl TimingCheck {
         if now.is_empty() {
             return TimingEnd::default();
         }
-        let gate = TimingGate::of(&self.history, &now);
-        let suspects = gate.suspects();
+        let mut gate = TimingGate::of(&self.history, &now);
+        let to_look_at = gate.to_look_at();
         let looked = match &self.kept {
-            Some(kept) if looks && !suspects.is_empty() => {
-                look(&gate, &suspects, |ids| turns::take(kept, ids, options, devices, &store.work_dir()))
+            Some(kept) if looks && !to_look_at.is_empty() => {
+                let measurer = Measurer { kept, options, devices, work: &store.work_dir() };
+                look(&gate, &to_look_at, &measurer)
             }
             _ => Looked::default(),
         };
+        add_new(&mut gate, &now, &looked);
         let found = self.found(&gate, &looked);
         let is_regression = self.blessing.is_none() && found.iter().any(|found| found.finding == FoundWord::Slower);
         TimingEnd {
@@ -136,9 +140,13 @@ impl TimingCheck {
                 TimeFinding::Machine => FoundWord::SameCode,
                 _ => continue,
             };
-            let by = if looked.cases.contains_key(&row.id) { "baseline" } else { "history" };
+            let (ratio, p, by) = match looked.cases.get(&row.id) {
+                Some(look) if slower => (look.ratio, look.p, "baseline"),
+                Some(_) => (row.ratio(), row.p, "baseline"),
+                None => (row.ratio(), row.p, "history"),
+            };
             let reason = if slower { reason.clone() } else { String::new() };
-            found.push(Found { case_id: row.id.clone(), finding, ratio: row.ratio(), p: row.p, by, reason });
+            found.push(Found { case_id: row.id.clone(), finding, ratio, p, by, reason });
         }
         if let Some(together) = gate.together.filter(|_| all) {
             let by = if looked.all.is_some() { "baseline" } else { "history" };
@@ -151,20 +159,22 @@ impl TimingCheck {
     /// Whether a case counts as slower: by the second look where there was one.
     fn is_slower(&self, row: &TimingRow, looked: &Looked) -> bool {
         match looked.cases.get(&row.id) {
-            Some((verdict, _)) => *verdict == SecondLook::Confirmed,
+            Some(look) => look.verdict == SecondVerdict::Confirmed,
             None => row.finding == TimeFinding::Slower,
         }
     }
 
     fn is_slower_together(&self, gate: &TimingGate, looked: &Looked) -> bool {
         let by_history = gate.together.is_some_and(|all| all.is_slower);
-        by_history && looked.all.is_none_or(|(verdict, _)| verdict == SecondLook::Confirmed)
+        by_history && looked.all.is_none_or(|look| look.verdict == SecondVerdict::Confirmed)
     }
 
     fn text(&self, gate: &TimingGate, looked: &Looked, is_regression: bool) -> String {
         let mut text = String::new();
-        let mut told: Vec<&TimingRow> =
-            gate.rows.iter().filter(|row| !matches!(row.finding, TimeFinding::Same | TimeFinding::Unknown)).collect();
+        let is_told = |row: &&TimingRow| {
+            self.is_slower(row, looked) || !matches!(row.finding, TimeFinding::Same | TimeFinding::Unknown)
+        };
+        let mut told: Vec<&TimingRow> = gate.rows.iter().filter(is_told).collect();
         told.sort_by(|a, b| {
             (a.finding, b.ratio()).partial_cmp(&(b.finding, a.ratio())).unwrap_or(std::cmp::Ordering::Equal)
         });
@@ -189,6 +199,7 @@ impl TimingCheck {
         let new = if gate.new.is_empty() { String::new() } else { format!("; {} without a history", gate.new.len()) };
         let all = counted(gate.rows.len(), "case");
         text.push_str(&format!("times of {all} against their history: {}{new}\n", or_none(&counts.join(", "))));
+        text.push_str(&turns_text(looked));
         text.push_str(&self.together_text(gate, looked));
         if let Some(why) = &looked.failed {
             text.push_str(&format!("the kept binary could not be asked: {why}\n"));
@@ -215,8 +226,8 @@ impl TimingCheck {
             };
             text.push_str(&format!(": slower as a whole{same}"));
         }
-        if let Some((verdict, ratio)) = looked.all {
-            text.push_str(&format!("; in turns {}: {}", percent(ratio), word(verdict)));
+        if let Some(look) = looked.all {
+            text.push_str(&format!("; in turns {}: {}", in_turns(&look), word(look.verdict)));
         }
         text + "\n"
     }
@@ -224,7 +235,7 @@ impl TimingCheck {
     fn cells(&self, row: &TimingRow, looked: &Looked) -> Vec<String> {
         let us = |ns: f64| format!("{:.2}", ns / 1e3);
         let (turns, found) = match (looked.cases.get(&row.id), row.finding) {
-            (Some((verdict, ratio)), _) => (percent(*ratio), word(*verdict)),
+            (Some(look), _) => (in_turns(look), word(look.verdict)),
             (None, finding) => ("-".into(), finding_word(finding)),
         };
         vec![
@@ -244,8 +255,9 @@ impl TimingCheck {
         let row = |row: &TimingRow| {
             let turns = looked.cases.get(&row.id);
             json!({ "case_id": row.id, "found": finding_word(row.finding), "before_ns": row.before_ns, "runs": row.runs,
-                "now_ns": row.now_ns, "p": row.p, "noise": row.noise, "in_turns": turns.map(|(_, ratio)| ratio),
-                "second_look": turns.map(|(verdict, _)| word(*verdict)) })
+                "now_ns": row.now_ns, "p": row.p, "noise": row.noise, "in_turns": turns.map(|look| look.ratio),
+                "half": turns.map(|look| look.half), "rounds": turns.map(|look| look.rounds),
+                "p_in_turns": turns.map(|look| look.p), "second_look": turns.map(|look| word(look.verdict)) })
         };
         json!({
             "of": "times",
@@ -254,42 +266,55 @@ impl TimingCheck {
             "baseline": self.kept.as_ref().map(|path| path.display().to_string()),
             "rows": gate.rows.iter().map(row).collect::<Vec<_>>(),
             "together": gate.together.map(|all| json!({ "ratio": all.ratio, "p": all.p, "cases": all.cases,
-                "same_code": all.same_code, "slower": all.is_slower, "second_look": looked.all.map(|(verdict, _)| word(verdict)) })),
+                "same_code": all.same_code, "slower": all.is_slower, "second_look": looked.all.map(|look| word(look.verdict)) })),
             "new": gate.new,
             "found": found,
         })
     }
 }
 
-/// Measures the suspects again, and says of each and of all what came of it.
-fn look(
-    gate: &TimingGate,
-    suspects: &BTreeSet<String>,
-    take: impl Fn(&BTreeSet<String>) -> Result<Turns, String>,
-) -> Looked {
-    let turns = match take(suspects) {
-        Ok(turns) => turns,
-        Err(why) => return Looked { failed: Some(why), ..Looked::default() },
-    };
-    let rows = gate.rows.iter().filter(|row| suspects.contains(&row.id));
-    let cases = rows.map(|row| {
-        let [kept, own] = turns.of(&row.id);
-        (row.id.clone(), confirm(&kept, &own, row.noise))
-    });
-    let all = gate.together.filter(|all| all.is_slower).map(|_| {
-        let before: BTreeMap<&str, f64> = gate.rows.iter().map(|row| (row.id.as_str(), row.before_ns)).collect();
-        // Each measurement as one number: the mean ratio to what the cases took.
-        let whole = |runs: &[BTreeMap<String, f64>]| -> Vec<f64> {
-            let one = |run: &BTreeMap<String, f64>| {
-                let logs: Vec<f64> =
-                    run.iter().filter_map(|(id, ns)| Some((ns / before.get(id.as_str())?).ln())).collect();
-                (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp()
-            };
-            runs.iter().map(one).collect()
+/// Measures cases again, and says of each and of all what came of it.
+fn look(gate: &TimingGate, ids: &BTreeSet<String>, measurer: &Measurer<'_>) -> Looked {
+    let whole = gate.together.is_some_and(|all| all.is_slower);
+    match measurer.take(InTurns::new(ids, whole)) {
+        Ok(turns) => Looked { cases: turns.look(true), all: turns.whole_look(true), failed: None },
+        Err(why) => Looked { failed: Some(why), ..Looked::default() },
+    }
+}
+
+/// What was never measured before, and now was beside a kept binary, has what that takes as its time before.
+fn add_new(gate: &mut TimingGate, now: &BTreeMap<String, Timed>, looked: &Looked) {
+    let (known, new) = std::mem::take(&mut gate.new).into_iter().partition(|id| looked.cases.contains_key(id));
+    gate.new = new;
+    let known: Vec<String> = known;
+    gate.rows.extend(known.into_iter().filter_map(|id| {
+        let (look, timed) = (looked.cases.get(&id)?, now.get(&id)?);
+        let finding = match look.verdict {
+            SecondVerdict::Confirmed => TimeFinding::Slower,
+            SecondVerdict::Refuted | SecondVerdict::SameCode => TimeFinding::Same,
+            SecondVerdict::Unknown => TimeFinding::Unknown,
         };
-        confirm(&whole(&turns.kept), &whole(&turns.own), None)
+        let runs = 0;
+        let (before_ns, now_ns, same_code) = (look.kept_ns, timed.ns, look.verdict == SecondVerdict::SameCode);
+        Some(TimingRow { id, finding, before_ns, runs, now_ns, p: look.p, noise: None, same_code })
+    }));
+    gate.rows.sort_by(|a, b| a.id.cmp(&b.id));
+}
+
+/// How the second look ended, by counts.
+fn turns_text(looked: &Looked) -> String {
+    if looked.cases.is_empty() {
+        return String::new();
+    }
+    let verdicts = [SecondVerdict::Confirmed, SecondVerdict::Refuted, SecondVerdict::SameCode, SecondVerdict::Unknown];
+    let counts = verdicts.into_iter().filter_map(|verdict| {
+        let count = looked.cases.values().filter(|look| look.verdict == verdict).count();
+        (count > 0).then(|| format!("{count} {}", word(verdict)))
     });
-    Looked { cases: cases.collect(), all, failed: None }
+    let counts: Vec<String> = counts.collect();
+    let rounds = looked.cases.values().map(|look| look.rounds).max().unwrap_or(0);
+    let (cases, rounds) = (counted(looked.cases.len(), "case"), counted(rounds, "round"));
+    format!("in turns with the kept binary: {cases} in up to {rounds} of A B B A: {}\n", counts.join(", "))
 }
 
 fn finding_word(finding: TimeFinding) -> &'static str {
@@ -303,12 +328,17 @@ fn finding_word(finding: TimeFinding) -> &'static str {
     }
 }
 
-fn word(verdict: SecondLook) -> &'static str {
+fn word(verdict: SecondVerdict) -> &'static str {
     match verdict {
-        SecondLook::Confirmed => "confirmed",
-        SecondLook::Refuted => "refuted",
-        SecondLook::Unknown => "cannot tell",
+        SecondVerdict::Confirmed => "confirmed",
+        SecondVerdict::Refuted => "refuted",
+        SecondVerdict::SameCode => "same code",
+        SecondVerdict::Unknown => "cannot tell",
     }
+}
+
+fn in_turns(look: &SecondLook) -> String {
+    format!("{} +-{:.1}", percent(look.ratio), 100.0 * look.half)
 }
 
 fn percent(ratio: f64) -> String {

@@ -68,6 +68,8 @@ const ENV_ALLOWED: &[&str] = &[
     "RUST_BACKTRACE",
     "VIRTUAL_ENV",
     "SYSTEMROOT",
+    #[cfg(feature = "planted")]
+    crate::worker::planted_times::VARIABLE,
 ];
 
 /// A live worker.

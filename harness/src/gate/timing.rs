@@ -7,7 +7,7 @@
 //! the same is not blamed: its machine changed. Of the others those are named that stand out at a rate of false alarms
 //! over all cases (Benjamini and Hochberg). Nothing is divided out that all cases have in common: if all get slower
 //! together they are slower, which is a finding of its own, held to how much runs as a whole vary. What noise hides is
-//! said to be unknown.
+//! said to be unknown; a kept binary tells it (see `in_turns`).
 
 use crate::stats::{Level, Noise, Prior, benjamini_hochberg};
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,6 +78,8 @@ pub(crate) struct TimingRow {
     pub(crate) p: f64,
     /// How much it varies from run to run, as a share; nothing where that is not known.
     pub(crate) noise: Option<f64>,
+    /// Whether it has the code that it had.
+    pub(crate) same_code: bool,
 }
 
 impl TimingRow {
@@ -162,11 +164,18 @@ impl TimingGate {
         found
     }
 
-    /// The cases that another look would be about: suspects, or all where all are slower together.
+    /// The cases that history makes suspect, or all where all are slower together.
     pub(crate) fn suspects(&self) -> BTreeSet<String> {
         let all = self.together.is_some_and(|all| all.is_slower);
         let suspect = |row: &&TimingRow| all || matches!(row.finding, TimeFinding::Slower | TimeFinding::Suspect);
         self.rows.iter().filter(suspect).map(|row| row.id.clone()).collect()
+    }
+
+    /// The cases that another look is about: those, and what has other code than it had, or was never measured. A
+    /// history, of other days and other GPUs, hides what two binaries side by side show.
+    pub(crate) fn to_look_at(&self) -> BTreeSet<String> {
+        let other = self.rows.iter().filter(|row| !row.same_code).map(|row| row.id.clone());
+        self.suspects().into_iter().chain(other).chain(self.new.iter().cloned()).collect()
     }
 }
 
@@ -210,6 +219,7 @@ fn rows(held: &[Held<'_>]) -> Vec<TimingRow> {
             now_ns: case.now.ns,
             p: if change >= 0.0 { up } else { down },
             noise: case.sigma.map(|(sigma, _)| sigma),
+            same_code: case.same_code,
         }
     };
     held.iter().map(row).collect()
@@ -251,33 +261,6 @@ fn together(history: &TimeHistory, held: &[Held<'_>]) -> Option<Together> {
         same_code: held.iter().filter(|case| case.same_code).count(),
         is_slower: p <= ALARM && change >= LEAST.ln(),
     })
-}
-
-/// What a second look says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Confirmed,
-    Refuted,
-    Unknown,
-}
-
-/// Times of the kept binary and of this one, taken in turns on one GPU: whether this one is slower, and by what ratio.
-pub(crate) fn confirm(kept: &[f64], own: &[f64], noise: Option<f64>) -> (Verdict, f64) {
-    let logs = |times: &[f64]| times.iter().map(|ns| ns.ln()).collect::<Vec<f64>>();
-    let (kept, own) = (logs(kept), logs(own));
-    let (Some(a), Some(b)) = (Level::of(&kept), Level::of(&own)) else { return (Verdict::Unknown, 1.0) };
-    let seen = Noise::of(&kept).and(Noise::of(&own));
-    // What is known of the case from its history counts as much as a few runs.
-    let known = Noise::of_sigma(noise.unwrap_or(FLOOR).max(FLOOR), LEAST_TOGETHER as f64);
-    let Some(sigma) = seen.and(known).alone() else { return (Verdict::Unknown, 1.0) };
-    let change = b.mean - a.mean;
-    let verdict = match () {
-        () if change >= LEAST.ln() && a.p_above(b.mean, b.count, sigma) <= ALARM => Verdict::Confirmed,
-        // That it is slower by what counts would have been seen otherwise.
-        () if Level { mean: b.mean, ..a }.p_above(a.mean + LEAST.ln(), b.count, sigma) <= ALARM => Verdict::Refuted,
-        () => Verdict::Unknown,
-    };
-    (verdict, change.exp())
 }
 
 #[cfg(test)]

@@ -17,6 +17,19 @@ pub(crate) fn student_above(t: f64, df: f64) -> f64 {
     if t >= 0.0 { tail } else { 1.0 - tail }
 }
 
+/// What Student's t exceeds with that probability, below one half.
+pub(crate) fn student_quantile(p: f64, df: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 1.0);
+    while student_above(high, df) > p && high < 1e12 {
+        (low, high) = (high, 2.0 * high);
+    }
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        if student_above(middle, df) > p { low = middle } else { high = middle }
+    }
+    high
+}
+
 /// A variance within groups, pooled.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Noise {
@@ -30,11 +43,6 @@ impl Noise {
         let Some(level) = Level::of(values) else { return Self::default() };
         let squares = values.iter().map(|value| (value - level.mean).powi(2)).sum();
         Self { squares, df: values.len() as f64 - 1.0 }
-    }
-
-    /// A standard deviation that rests on so many degrees of freedom.
-    pub(crate) fn of_sigma(sigma: f64, df: f64) -> Self {
-        Self { squares: sigma * sigma * df, df }
     }
 
     /// Of this and another group.
@@ -114,6 +122,9 @@ mod tests {
         for (df, t, p) in [(1.0, 12.706_204_736, 0.025), (5.0, 2.570_581_836, 0.025), (10.0, 2.763_769_458, 0.01)] {
             assert!((student_above(t, df) - p).abs() < 1e-9);
             assert!((student_above(-t, df) - (1.0 - p)).abs() < 1e-9);
+        }
+        for (df, t, p) in [(1.0, 12.706_204_736, 0.025), (10.0, 2.763_769_458, 0.01), (4.0, 0.0, 0.5)] {
+            assert!((student_quantile(p, df) - t).abs() < 1e-6);
         }
         assert_eq!((student_above(0.0, 3.0), student_above(1.0, 0.0), student_above(f64::NAN, 3.0)), (0.5, 1.0, 1.0));
     }

@@ -18,6 +18,8 @@ mod jitter;
 mod pipeline;
 #[cfg(feature = "planted")]
 mod planted;
+#[cfg(feature = "planted")]
+pub(crate) mod planted_times;
 mod played_times;
 mod refusal;
 mod results;

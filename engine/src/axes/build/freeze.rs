@@ -7,7 +7,7 @@ use crate::axes::domain::AxisRef;
 use crate::axes::graph::{AxisGraph, AxisId, Extent, Xform};
 use crate::fusion::{OpId, ScalarId};
 use crate::num::Value;
-use crate::util::{EntityId, PrimaryMap, SecondaryMap};
+use crate::util::{EntityId, PrimaryMap, SecondaryMap, map_of, set_of};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn freeze(relations: &Relations<'_>) -> FusionAxes {
@@ -39,7 +39,7 @@ fn extents(relations: &Relations<'_>) -> BTreeMap<Node, ScalarId> {
             *entry = (scalar, true);
         }
     }
-    extents.into_iter().map(|(class, (scalar, _))| (class, scalar)).collect()
+    map_of(extents.into_iter().map(|(class, (scalar, _))| (class, scalar)))
 }
 
 struct Freezer<'a> {
@@ -59,7 +59,7 @@ impl Freezer<'_> {
         let is_input = |id: &DraftId| all[*id].op.is_none();
         let mut order: Vec<DraftId> =
             self.relations.parts().take_while(|id| id.index() < tensors).filter(is_input).collect();
-        let mut done: BTreeSet<DraftId> = order.iter().copied().collect();
+        let mut done: BTreeSet<DraftId> = set_of(order.iter().copied());
         let mut results: Vec<(Option<OpId>, DraftId)> =
             self.relations.parts().filter(|id| id.index() < tensors).map(|id| (all[id].op, id)).collect();
         results.sort();

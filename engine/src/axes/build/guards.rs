@@ -10,6 +10,7 @@ use super::{FusionAxes, FusionValue, ValueId};
 use crate::axes::derive::{Derivation, Source};
 use crate::axes::graph::{AxisGraph, AxisId, Xform};
 use crate::fusion::{Fusion, OpKind};
+use crate::util::map_of;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The axes that may be tested on the way to each axis.
@@ -60,7 +61,7 @@ fn guards(graph: &AxisGraph, loops: &[AxisId]) -> Guards {
 /// The first value that is read for another one with a test that is not its own.
 fn misplaced_behind(fusion: &Fusion, axes: &FusionAxes, guards: &Guards, id: ValueId) -> Option<ValueId> {
     // For each value the axes of all values on each way to it; operands come before results.
-    let mut allowed: BTreeMap<ValueId, BTreeSet<AxisId>> = BTreeMap::from([(id, indexed(&axes.values[id]).collect())]);
+    let mut allowed: BTreeMap<ValueId, BTreeSet<AxisId>> = map_of([(id, indexed(&axes.values[id]).collect())]);
     while let Some((reader, on_the_way)) = allowed.pop_last() {
         let value = &axes.values[reader];
         let tested = indexed(value).flat_map(|axis| guards.get(&axis).into_iter().flatten());

@@ -114,7 +114,7 @@ pub fn analyze(fusion: &Fusion, forks: Forks) -> Result<FusionAxes> {
     }
     let forked = match forks {
         Forks::Inputs => None,
-        Forks::Uses => with_forks(values, &sizes),
+        Forks::Uses => with_forks(values.clone(), &sizes).or_else(|| by_move(values, &sizes)),
     };
     match &forked {
         Some(values) => frozen(&related(values, &sizes, None)?),
@@ -189,6 +189,13 @@ fn with_forks<'a>(mut values: Values<'a>, sizes: &Sizes) -> Option<Values<'a>> {
         (values, copies, good) = (forked, copies + more, bad);
     }
     related(&values, sizes, None).is_ok().then_some(values)
+}
+
+/// Gives each operand of an operation that moves indices inputs of its own, where that is enough: a window of many
+/// positions reads one tensor at each of them, and what is joined may be computed of one.
+fn by_move<'a>(values: Values<'a>, sizes: &Sizes) -> Option<Values<'a>> {
+    let by_move = values.with_operands_by_move(MAX_COPIES)?;
+    related(&by_move, sizes, None).is_ok().then_some(by_move)
 }
 
 /// The uses behind an operation for which a copy might help, the cheapest first.

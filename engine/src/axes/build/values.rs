@@ -2,6 +2,7 @@
 //! tensor a copy of its own, with copies of what it is computed from, so that its axes are
 //! classes of their own.
 
+use super::operations::is_transform;
 use crate::fusion::ops::Form;
 use crate::fusion::{Fusion, OpId, OpKind, Operand, TensorId};
 use crate::util::{EntityId, PrimaryMap, SecondaryMap, entity_id};
@@ -75,6 +76,24 @@ impl<'a> Values<'a> {
             self.fork(own);
         }
         self
+    }
+
+    /// Every operand of an operation that moves indices is made of inputs of its own, by so many copies of operations at most.
+    pub(super) fn with_operands_by_move(mut self, most: usize) -> Option<Self> {
+        let moves = |own: &Use| self.all[own.0].op.is_some_and(|op| is_transform(&self.fusion.ops[op].kind));
+        let uses: Vec<Use> = self.uses().filter(moves).collect();
+        let mut copies = 0;
+        for own in uses {
+            let Some(cone) = self.source(own).and_then(|source| self.cone(source)) else { continue };
+            let counts = self.use_counts();
+            if cone.iter().any(|value| counts[*value] > 1) {
+                copies += self.fork(own);
+            }
+            if copies > most {
+                return None;
+            }
+        }
+        Some(self)
     }
 
     /// All uses, in order of operations.

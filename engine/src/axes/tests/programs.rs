@@ -553,3 +553,28 @@ fn loops_lead_on_to_what_the_program_makes_of_their_axes() {
     assert!(!graph.is_leaf(rows) && graph.is_leaf(inner) && graph.goes_on(inner));
     assert!(graph.reaches(flat, &|axis| [outer, inner, columns].contains(&axis)));
 }
+
+/// The sum of a tensor's windows at so many positions, of which each is computed by so many operations.
+fn windows(positions: usize, operations: usize) -> String {
+    let mut lines = String::new();
+    for at in 0..positions {
+        let mut own = "x".to_string();
+        for step in 0..operations {
+            lines.push_str(&format!(" %a{at}_{step} = exp %{own}\n"));
+            own = format!("a{at}_{step}");
+        }
+        lines.push_str(&format!(" %p{at} = pad %{own} widths({at}, {})\n", positions - at));
+        let sum = if at == 0 { "%s0 = neg %p0".to_string() } else { format!("%s{at} = add %s{}, %p{at}", at - 1) };
+        lines.push_str(&format!(" {sum}\n"));
+    }
+    format!("fusion @f(%x: f32[?]) {{\n{lines} return %s{}\n}}", positions - 1)
+}
+
+#[test]
+fn windows_of_any_number_of_positions_read_an_input_each() {
+    for (positions, operations) in [(9, 0), (12, 0), (60, 0), (20, 3)] {
+        assert!(analyzed(&windows(positions, operations), &[&[7]]).is_ok(), "{positions} of {operations} operations");
+    }
+    // Copies of operations have an end.
+    assert!(analyzed(&windows(30, 4), &[&[7]]).is_err());
+}

@@ -14,7 +14,7 @@ use super::machine_code::has_misread_predicate;
 use super::print::CudaSource;
 use crate::diag::{Diagnostic, Result, code};
 use crate::options::CompileCx;
-use crate::util::{Hash128, StableHasher};
+use crate::util::{Hash128, StableHasher, map_of};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -460,7 +460,7 @@ fn parse_resources(log: &str) -> Option<Resources> {
 /// The assembler's report by function, of a text of several kernels.
 pub(super) fn resources_by_entry(log: &str) -> BTreeMap<&str, Resources> {
     let parts = log.split("Compiling entry function '").skip(1);
-    parts.filter_map(|part| Some((&part[..part.find('\'')?], parse_resources(part)?))).collect()
+    map_of(parts.filter_map(|part| Some((&part[..part.find('\'')?], parse_resources(part)?))))
 }
 
 #[cfg(test)]

@@ -9,6 +9,12 @@
 //! two events is the device's alone.
 //!
 //! The copy is the fastest, by median, of the driver's and two vectorised kernels.
+//!
+//! A launch can be stretched by a share of its own time, to try what judges times on a slowdown that is known: a kernel of
+//! one thread waits behind it, for so many cycles. How many is reckoned from the median of the launch, from what a kernel
+//! behind another costs at all and from what a cycle takes, each measured before. Beside each stretched launch a plain one is
+//! measured, in changing order, of the same buffers in the same process: their ratio is what was planted, with an error
+//! that has nothing of what varies between processes.
 
 use super::device::{Device, DeviceBuffer};
 use super::driver::check;
@@ -25,6 +31,9 @@ const RAMP_MS: f32 = 60.0;
 const LEAD_NS: u64 = 400_000;
 /// What the host takes to issue one of several launches, in nanoseconds: amply.
 const ISSUE_NS: u64 = 10_000;
+/// Measurements that a wait is reckoned from, and the cycles of a long one.
+const RECKONED_FROM: usize = 51;
+const LONG_WAIT: u64 = 100_000;
 
 /// How to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +48,8 @@ pub struct TimingOptions {
     pub copy_bytes: u64,
     /// Launches and copies that are issued as one that is measured.
     pub issues: usize,
+    /// Millionths of a launch's time by which it is stretched; 0 for none.
+    pub stretch_ppm: u32,
 }
 
 /// What was measured, in nanoseconds and in order.
@@ -48,6 +59,8 @@ pub struct Samples {
     pub launch_ns: Vec<f64>,
     /// Copies of the same traffic, each after its launch.
     pub copy_ns: Vec<f64>,
+    /// Launches without a wait, each beside its stretched one; none where nothing is stretched.
+    pub unstretched_ns: Vec<f64>,
 }
 
 /// The kernels that measuring itself needs, and the memory that it writes.
@@ -55,12 +68,13 @@ pub struct Samples {
 pub struct Timer {
     device: Arc<Device>,
     spin: LoadedKernel,
+    wait: LoadedKernel,
     copy_plain: LoadedKernel,
     copy_streaming: LoadedKernel,
     flush: DeviceBuffer,
 }
 
-/// `spin` waits; the copies move 16 bytes per access: one for each thread, or
+/// `spin` waits by the clock on the wall, `wait` by that of its multiprocessor, which is finer; the copies move 16 bytes per access: one for each thread, or
 /// four in flight that leave the caches first.
 const TEXT: &str = r#"
 extern "C" __global__ void spin(unsigned long long nanoseconds) {
@@ -69,6 +83,11 @@ extern "C" __global__ void spin(unsigned long long nanoseconds) {
   do {
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
   } while (now - start < nanoseconds);
+}
+
+extern "C" __global__ void wait(unsigned long long cycles) {
+  const unsigned long long start = clock64();
+  while (clock64() - start < cycles) {}
 }
 
 extern "C" __global__ void __launch_bounds__(256) copy_plain(
@@ -109,6 +128,7 @@ impl Timer {
         Ok(Self {
             device: Arc::clone(device),
             spin: LoadedKernel::load_entry(device, &cubin.bytes, "spin", 0, 1)?,
+            wait: LoadedKernel::load_entry(device, &cubin.bytes, "wait", 0, 1)?,
             copy_plain: LoadedKernel::load_entry(device, &cubin.bytes, "copy_plain", 0, 3)?,
             copy_streaming: LoadedKernel::load_entry(device, &cubin.bytes, "copy_streaming", 0, 3)?,
             flush: device.alloc_kept(flush_bytes)?,
@@ -129,34 +149,96 @@ impl Timer {
             None => None,
         };
         self.device.synchronize()?;
+        let wait = match options.stretch_ppm {
+            0 => None,
+            ppm => Some(self.cycles_to_wait(options, ppm, &mut launch)?),
+        };
         let samples = options.samples.max(1) as usize;
-        let events = (0..4 * samples).map(|_| Event::new(&self.device)).collect::<Result<Vec<_>>>()?;
+        let events = self.events(6 * samples)?;
+        // Neither the stretched launch nor the plain one always comes first.
+        let stretched = |number: usize| if wait.is_some() { number % 2 } else { 0 };
         self.lead(LEAD_NS)?;
-        for (number, events) in events.chunks_exact(4).enumerate() {
-            // One launch is issued while the cache is flushed; several need more of a lead.
-            if options.issues > 1 {
-                self.lead(LEAD_NS + options.issues as u64 * ISSUE_NS)?;
+        for (number, events) in events.chunks_exact(6).enumerate() {
+            for turn in 0..1 + usize::from(wait.is_some()) {
+                let wait = wait.filter(|_| turn == stretched(number));
+                self.timed(options, &events[2 * turn..], |timer| {
+                    launch(number)?;
+                    wait.map_or(Ok(()), |cycles| timer.wait(cycles))
+                })?;
             }
-            self.flush(options.flush_l2)?;
-            events[0].record()?;
-            launch(number)?;
-            events[1].record()?;
             if let (Some(copier), Some(buffers)) = (copier, &mut copy_buffers) {
                 self.flush(options.flush_l2)?;
-                events[2].record()?;
+                events[4].record()?;
                 self.copy(copier, buffers)?;
-                events[3].record()?;
+                events[5].record()?;
             }
         }
         self.device.synchronize()?;
         let mut result = Samples::default();
-        for events in events.chunks_exact(4) {
-            result.launch_ns.push(events[0].nanoseconds_to(&events[1])?);
+        for (number, events) in events.chunks_exact(6).enumerate() {
+            let at = 2 * stretched(number);
+            result.launch_ns.push(events[at].nanoseconds_to(&events[at + 1])?);
+            if wait.is_some() {
+                result.unstretched_ns.push(events[2 - at].nanoseconds_to(&events[3 - at])?);
+            }
             if copier.is_some() {
-                result.copy_ns.push(events[2].nanoseconds_to(&events[3])?);
+                result.copy_ns.push(events[4].nanoseconds_to(&events[5])?);
             }
         }
         Ok(result)
+    }
+
+    fn events(&self, count: usize) -> Result<Vec<Event>> {
+        (0..count).map(|_| Event::new(&self.device)).collect()
+    }
+
+    /// Encloses what `work` issues in the first two of `events`.
+    fn timed(
+        &mut self,
+        options: &TimingOptions,
+        events: &[Event],
+        work: impl FnOnce(&Self) -> Result<()>,
+    ) -> Result<()> {
+        // One launch is issued while the cache is flushed; several need more of a lead.
+        if options.issues > 1 {
+            self.lead(LEAD_NS + options.issues as u64 * ISSUE_NS)?;
+        }
+        self.flush(options.flush_l2)?;
+        events[0].record()?;
+        work(self)?;
+        events[1].record()
+    }
+
+    fn wait(&self, cycles: u64) -> Result<()> {
+        self.wait.launch([1; 3], [1; 3], &LaunchArgs::words(&[cycles]))
+    }
+
+    /// How many cycles to wait behind a launch, so that it takes so many millionths longer.
+    fn cycles_to_wait(
+        &mut self,
+        options: &TimingOptions,
+        ppm: u32,
+        launch: &mut impl FnMut(usize) -> Result<()>,
+    ) -> Result<u64> {
+        // Beside the launch: a wait for nothing, two of them, and a long one behind one for nothing.
+        let waits: [&[u64]; 3] = [&[0], &[0, 0], &[0, LONG_WAIT]];
+        let events = self.events(8 * RECKONED_FROM)?;
+        self.lead(LEAD_NS)?;
+        for (number, events) in events.chunks_exact(8).enumerate() {
+            self.timed(options, events, |_| launch(number))?;
+            for (waits, events) in waits.iter().zip(events[2..].chunks_exact(2)) {
+                self.timed(options, events, |timer| waits.iter().try_for_each(|cycles| timer.wait(*cycles)))?;
+            }
+        }
+        self.device.synchronize()?;
+        let median = |what: usize| -> Result<f64> {
+            let times = events.chunks_exact(8).map(|events| events[2 * what].nanoseconds_to(&events[2 * what + 1]));
+            Ok(quantile(&times.collect::<Result<Vec<_>>>()?, 0.5).unwrap_or_default())
+        };
+        let [plain, one, two, long] = [median(0)?, median(1)?, median(2)?, median(3)?];
+        let wanted = plain * f64::from(ppm) / 1e6 - (two - one);
+        let cycle = (long - two) / LONG_WAIT as f64;
+        Ok((wanted / cycle).clamp(0.0, 1e9) as u64)
     }
 
     /// Source and target of a copy that moves `bytes` in all.

@@ -14,6 +14,7 @@
 use super::plan::TextPlan;
 use crate::kernel::{Block, BufId, Expr, ExprId, Kernel, Space, Stmt, StmtKind, Unroll, VarId, statement_exprs};
 use crate::num::{BinaryOp, DType};
+use crate::util::set_of;
 use std::collections::BTreeSet;
 
 /// Elements of a vector from which a reciprocal and a test for all of them pay.
@@ -82,9 +83,9 @@ fn quotient(kernel: &Kernel, plan: &TextPlan, own: Loop<'_>) -> Option<Quotient>
         StmtKind::Store { to, .. } => Some(to.buffer),
         _ => None,
     };
-    let written: BTreeSet<BufId> = own.body.iter().filter_map(store).collect();
+    let written: BTreeSet<BufId> = set_of(own.body.iter().filter_map(store));
     // What is bound within the loop, and of that what differs from turn to turn: a read that is printed where it is used need not.
-    let (mut bound, mut varying) = (BTreeSet::from([own.var]), BTreeSet::from([own.var]));
+    let (mut bound, mut varying) = (set_of([own.var]), set_of([own.var]));
     for (position, stmt) in own.body.iter().enumerate() {
         match stmt.kind {
             StmtKind::Load { var, from, .. } => {

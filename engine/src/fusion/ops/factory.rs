@@ -12,7 +12,7 @@ use crate::diag::{Diagnostic, Result, code};
 use crate::fusion::infer::shown;
 use crate::fusion::meta::Shape;
 use crate::fusion::{FusionBuilder, Operand, Src};
-use crate::num::{DType, Value, eval};
+use crate::num::{BinaryOp, DType, Value, eval};
 
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::primitive(
@@ -164,15 +164,16 @@ fn iota_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
 fn iota_steps(b: &mut FusionBuilder, args: &Args) -> Result<Vec<Operand>> {
     let dtype = args.dtype("dtype").unwrap_or(DType::I64);
     let working = if dtype.is_float() { DType::F64 } else { DType::I64 };
-    let mut number = |name: &str, default: i64| {
-        let scalar = constant_of(b, "iota", args.opt(name).unwrap_or(Value::Int(default).into()), working)?;
-        b.cast(scalar, working)
-    };
-    let (start, step) = (number("start", 0)?, number("step", 1)?);
     let index = b.index(&[args.src("length")?], 0)?;
-    let index = b.cast(index, working)?;
-    let offset = b.mul(index, step)?;
-    let value = b.add(offset, start)?;
+    let mut value = b.cast(index, working)?;
+    // Positions themselves take no arithmetic.
+    for (name, op) in [("step", BinaryOp::Mul), ("start", BinaryOp::Add)] {
+        if let Some(number) = args.opt(name) {
+            let number = constant_of(b, "iota", number, working)?;
+            let number = b.cast(number, working)?;
+            value = b.binary(op, value, number)?;
+        }
+    }
     Ok(vec![b.cast(value, dtype)?])
 }
 

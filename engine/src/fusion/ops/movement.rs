@@ -88,6 +88,8 @@ pub enum Form {
     Put,
     /// Of each place where the run of positions ends at which `index` holds it, and the positions of all runs.
     Runs,
+    /// Of each place how many elements of `index` hold it.
+    Counts,
     /// `acc` with rows of `value` added, of each place those whose positions are a run of `order`.
     PutRuns,
     /// Such sums of rows in groups with weights.

@@ -7,7 +7,7 @@ use super::draft::CallDraft;
 use super::extents;
 use super::movement::{Form, Movement};
 use super::py_form::{PyForm, PyResult};
-use super::row::{OpParam, OpParamKind, OpRow, Primitive, ResultLayout, opt, req};
+use super::row::{OpParam, OpParamKind, OpRow, Primitive, ResultLayout, flag, opt, req};
 use crate::array::parallel::CHUNK;
 use crate::array::{View, parallel};
 use crate::diag::{Diagnostic, Result, code};
@@ -17,8 +17,12 @@ use crate::fusion::meta::Shape;
 use crate::fusion::{FusionBuilder, OpKind, Operand};
 use crate::num::{DType, ReduceOp, Value, eval};
 
-const PARAMS: &[OpParam] =
-    &[req("x", OpParamKind::Tensor).py("arg"), req("dim", OpParamKind::Int), opt("init", OpParamKind::Scalar)];
+const PARAMS: &[OpParam] = &[
+    req("x", OpParamKind::Tensor).py("arg"),
+    req("dim", OpParamKind::Int),
+    opt("init", OpParamKind::Scalar),
+    flag("reverse"),
+];
 
 const fn scan_row(name: &'static str, op: ReduceOp, doc: &'static str, source: &'static str) -> OpRow {
     let primitive = Primitive {
@@ -35,25 +39,25 @@ pub(super) const ROWS: &[OpRow] = &[
     scan_row(
         "cumsum",
         ReduceOp::Sum,
-        "Sums of the elements along an axis up to each one; the type stays.",
-        "N§2, PyTorch cumsum",
+        "Sums of the elements along an axis up to each one, or from there on; the type stays.",
+        "N§2, PyTorch cumsum, JAX cumsum",
     ),
     scan_row(
         "cumprod",
         ReduceOp::Prod,
-        "Products of the elements along an axis up to each one; the type stays.",
+        "Products of the elements along an axis up to each one, or from there on; the type stays.",
         "N§2, PyTorch cumprod",
     ),
     scan_row(
         "cummin",
         ReduceOp::Min,
-        "The least element along an axis up to each one; NaN stays.",
+        "The least element along an axis up to each one, or from there on; NaN stays.",
         "N§2, PyTorch cummin",
     ),
     scan_row(
         "cummax",
         ReduceOp::Max,
-        "The greatest element along an axis up to each one; NaN stays.",
+        "The greatest element along an axis up to each one, or from there on; NaN stays.",
         "N§2, PyTorch cummax",
     ),
     OpRow::composite(
@@ -111,6 +115,7 @@ fn scan_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let lines = x.axis_last(cx.call.axis("dim"));
     let (dtype, sizes) = (x.dtype, lines.sizes().to_vec());
     let length = sizes.last().copied().unwrap_or(1).max(1);
+    let is_reversed = cx.call.flag("reverse");
     // Sums begin with 0 and products with 1, as in PyTorch: a sum of -0.0 alone is 0, and an infinite complex number
     // times 1 is none.
     let first = matches!(op, ReduceOp::Sum | ReduceOp::Prod).then(|| eval::reduce_identity(op, dtype));
@@ -131,7 +136,7 @@ fn scan_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
             ReduceOp::MaxSumExp => return Err(no_scan(op)),
         };
         parallel::rows(&mut values, length, &|_, line| {
-            prefixes(line, first.map(|first| first.as_f64()), |a, b| rounded(combine(a, b)))
+            prefixes(line, is_reversed, first.map(|first| first.as_f64()), |a, b| rounded(combine(a, b)))
         });
         if dtype.is_reduced_float() {
             parallel::chunks(&mut values, CHUNK, &|_, values| {
@@ -142,7 +147,9 @@ fn scan_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     } else {
         let mut values = lines.values();
         let op = op.combine_on(dtype).ok_or_else(|| no_scan(op))?;
-        parallel::rows(&mut values, length, &|_, line| prefixes(line, first, |a, b| eval::binary(op, dtype, a, b)));
+        parallel::rows(&mut values, length, &|_, line| {
+            prefixes(line, is_reversed, first, |a, b| eval::binary(op, dtype, a, b))
+        });
         View::from_values(dtype, sizes, &values)
     };
     Ok(vec![scanned.axis_back(cx.call.axis("dim")).to_dense()])
@@ -153,13 +160,19 @@ fn no_scan(op: ReduceOp) -> Box<Diagnostic> {
     Diagnostic::bug(format!("a scan of {op}"))
 }
 
-/// Each element combined with all before it, from a value on.
-fn prefixes<T: Copy>(line: &mut [T], first: Option<T>, combine: impl Fn(T, T) -> T) {
+/// Each element combined with all before it, from a value on: from the first to the last, or from the last to the first.
+fn prefixes<T: Copy>(line: &mut [T], is_reversed: bool, first: Option<T>, combine: impl Fn(T, T) -> T) {
+    if is_reversed {
+        line.reverse();
+    }
     if let (Some(first), Some(own)) = (first, line.first_mut()) {
         *own = combine(first, *own);
     }
     for i in 1..line.len() {
         line[i] = combine(line[i - 1], line[i]);
+    }
+    if is_reversed {
+        line.reverse();
     }
 }
 

@@ -13,6 +13,7 @@ use crate::fusion::builder::normal_axis;
 use crate::fusion::meta::Shape;
 use crate::fusion::{AxisKind, FusionBuilder, InputLayout, OpKind, Operand, Src, TensorDef, TensorId};
 use crate::num::{DType, TernaryOp};
+use crate::util::order_by_key;
 
 pub(super) const ROWS: &[OpRow] = &[
     OpRow::composite(
@@ -364,9 +365,7 @@ fn same_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
 
 /// Axes outermost first: the axis of the largest number first.
 fn memory_order(order: &[i64]) -> Vec<usize> {
-    let mut axes: Vec<usize> = (0..order.len()).collect();
-    axes.sort_by_key(|&axis| std::cmp::Reverse(order[axis]));
-    axes
+    order_by_key(order.len(), |axis| std::cmp::Reverse(order[axis]))
 }
 
 fn stride_order_layout(cx: &LayoutCx<'_>) -> Result<Vec<Vec<i64>>> {

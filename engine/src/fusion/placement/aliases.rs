@@ -7,7 +7,7 @@ use super::place;
 use crate::fusion::ops::AxisMap;
 use crate::fusion::{Fusion, InputLayout, OpKind, TensorDef, TensorId};
 use crate::tensor::{ArgMeta, TensorMeta};
-use crate::util::PrimaryMap;
+use crate::util::{PrimaryMap, order_by_key};
 
 /// How a tensor lies in memory, as far as it is known without sizes.
 #[derive(Clone, Debug, PartialEq)]
@@ -153,9 +153,7 @@ impl Aliases {
 fn asked(fusion: &Fusion, tensor: TensorId) -> Option<Vec<usize>> {
     let OpKind::Call(call) = &fusion.ops[fusion.definition(tensor)?].kind else { return None };
     let ranks = call.ints(call.movement().order?);
-    let mut order: Vec<usize> = (0..ranks.len()).collect();
-    order.sort_by_key(|&axis| std::cmp::Reverse(ranks[axis]));
-    Some(order)
+    Some(order_by_key(ranks.len(), |axis| std::cmp::Reverse(ranks[axis])))
 }
 
 fn declared(layout: &InputLayout) -> Laid {
@@ -169,9 +167,8 @@ fn dense(order: Vec<usize>, kinds: &[PlacedKind]) -> Laid {
 
 /// The layout of an argument of which nothing is declared.
 fn observed(meta: &TensorMeta, kinds: &[PlacedKind]) -> Laid {
-    let mut order: Vec<usize> = (0..meta.rank()).collect();
     // Axes of size 1 stay before the axis that follows them.
-    order.sort_by_key(|&axis| {
+    let order = order_by_key(meta.rank(), |axis| {
         let next = (axis..meta.rank()).find(|&axis| meta.sizes[axis] != 1);
         std::cmp::Reverse(next.map_or(0, |axis| meta.strides[axis]))
     });

@@ -83,6 +83,6 @@ fn reduced(fusion: &Fusion, axes: &Axes, tensor: TensorId) -> BTreeSet<usize> {
 }
 
 fn repeats(classes: &[usize]) -> bool {
-    let distinct: BTreeSet<&usize> = classes.iter().collect();
+    let distinct: BTreeSet<usize> = classes.iter().copied().collect();
     distinct.len() != classes.len()
 }

@@ -11,6 +11,8 @@ const PRODUCT_REL: f64 = 3.0 / (1 << 24) as f64;
 /// Some units of the least number of `f32`, and the greatest number whose reciprocal is normal.
 const LEAST: f64 = f32::MIN_POSITIVE as f64 / (1 << 21) as f64;
 const MOST_NORMAL: f64 = 1.0 / f32::MIN_POSITIVE as f64;
+/// The greatest finite number of `f32`.
+const MOST: f64 = f32::MAX as f64;
 /// A root of `f32` that is finite is no greater.
 const MOST_ROOT: f64 = (1u64 << 32) as f64 * (1u64 << 32) as f64;
 /// Relative errors above this are not followed: their squares would matter.
@@ -200,7 +202,7 @@ impl Fact {
         let (lo, hi) = (self.lo as f32, self.hi as f32);
         let lo = if f64::from(lo) > self.lo { lo.next_down() } else { lo };
         let hi = if f64::from(hi) < self.hi { hi.next_up() } else { hi };
-        Self { lo: lo.into(), hi: hi.into(), most_finite: self.most_finite * (1.0 + UNITS), ..self }
+        Self { lo: lo.into(), hi: hi.into(), most_finite: (self.most_finite * (1.0 + UNITS)).min(MOST), ..self }
     }
 
     /// A binary operation on floats; `same` says that the operands are one value.
@@ -306,8 +308,16 @@ fn binary_range(op: BinaryOp, a: Fact, b: Fact, same: bool) -> Fact {
         BinaryOp::Add => between(a.lo + b.lo, a.hi + b.hi).with_most_finite(a.most_finite() + b.most_finite()),
         BinaryOp::Sub => between(a.lo - b.hi, a.hi - b.lo),
         BinaryOp::Mul if same => Fact::between(0.0, f64::INFINITY),
+        // What is finite is made of what is finite, or is 0.
+        BinaryOp::Mul if a.lo >= 0.0 && b.lo >= 0.0 => {
+            corners(product).with_most_finite(product(a.most_finite(), b.most_finite()))
+        }
         BinaryOp::Mul => corners(product),
-        BinaryOp::Div | BinaryOp::Truediv if b.lo > 0.0 => corners(|x, y| product(x, 1.0 / y)),
+        BinaryOp::Div | BinaryOp::Truediv if b.lo > 0.0 => {
+            // What is below 0 comes as near to 0 as it likes.
+            let most = product(a.most_finite().max(0.0), 1.0 / b.lo);
+            corners(|x, y| product(x, 1.0 / y)).with_most_finite(most)
+        }
         BinaryOp::Div | BinaryOp::Truediv if a.lo >= 0.0 && b.lo >= 0.0 => Fact::between(0.0, f64::INFINITY),
         BinaryOp::Maximum => {
             between(a.lo.max(b.lo), a.hi.max(b.hi)).with_most_finite(a.most_finite().max(b.most_finite()))

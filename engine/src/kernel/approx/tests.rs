@@ -375,8 +375,17 @@ fn quotients_are_products_where_results_do_not_show_it() {
         "v / (sqrt(q / f32(as_data(n))) + 0.5f32)",
         "v * reciprocal(sqrt(q / f32(as_data(n))) + 0.5f32)",
     );
+    // A share of what is finite has a reciprocal that is a normal number: scales of what is quantised are such.
+    for dtype in ["bf16", "f8e4m3fn"] {
+        check_quotient(dtype, "v / (maximum(q, 1.0f32) * 0.125f32)", "v * reciprocal(maximum(q, 1.0f32) * 0.125f32)");
+        check_quotient(
+            dtype,
+            "v / (maximum(abs(v), 7.888609052210118e-31f32) / 448.0f32)",
+            "v * reciprocal(maximum(abs(v), 7.888609052210118e-31f32) * reciprocal(448.0f32))",
+        );
+    }
     // What is small is lost, or the divisor may be zero, or its reciprocal is no normal number and the dividend is large.
-    for same in ["v / sqrt(q)", "v / v", "v / (q + 1.0f32)", "v / -3.0f32"] {
+    for same in ["v / sqrt(q)", "v / v", "v / (q + 1.0f32)", "v / -3.0f32", "v / (maximum(q, 1.0f32) * 0.5f32)"] {
         check_quotient("bf16", same, same);
     }
     check_quotient("bf16", "sigmoid(v) / (q + 1.0f32)", "sigmoid.flush(v) * reciprocal(q + 1.0f32)");

@@ -5,6 +5,7 @@ use crate::kernel::exprs::ExprArena;
 use crate::kernel::ir::{Expr, ExprId, IndexOp, VarId};
 use crate::kernel::lane_masks::substitute::variables;
 use crate::kernel::lane_masks::{End, is_lane_of};
+use crate::util::set_of;
 use std::collections::BTreeSet;
 
 /// What a loop over lanes divides: an index of the lane, by the length of rows.
@@ -55,7 +56,7 @@ impl Divided {
     /// Of an expression; none if it depends on the lane otherwise.
     fn of(exprs: &ExprArena, counter: VarId, root: ExprId) -> Option<Self> {
         let mut found = Self::default();
-        let (mut open, mut seen) = (vec![root], BTreeSet::from([root]));
+        let (mut open, mut seen) = (vec![root], set_of([root]));
         while let Some(id) = open.pop() {
             if !variables(exprs, id).contains(&counter) {
                 continue;
@@ -93,7 +94,7 @@ pub(super) struct Chain {
 
 /// The first one in an expression.
 pub(super) fn chain_in(exprs: &ExprArena, counter: VarId, root: ExprId) -> Option<Chain> {
-    let (mut open, mut seen) = (vec![root], BTreeSet::from([root]));
+    let (mut open, mut seen) = (vec![root], set_of([root]));
     while let Some(id) = open.pop() {
         if let Expr::Index(IndexOp::Div, inner, second) = exprs[id].expr
             && let Expr::Index(IndexOp::Div, index, first) = exprs[inner].expr
@@ -117,7 +118,7 @@ pub(super) fn is_end(exprs: &ExprArena, term: ExprId, counter: VarId) -> bool {
 
 /// Whether an expression is the same in all threads.
 pub(super) fn is_sized(exprs: &ExprArena, root: ExprId) -> bool {
-    let (mut open, mut seen) = (vec![root], BTreeSet::from([root]));
+    let (mut open, mut seen) = (vec![root], set_of([root]));
     while let Some(id) = open.pop() {
         match exprs[id].expr {
             Expr::Var(_) | Expr::Special(_) => return false,

@@ -5,6 +5,7 @@ use super::{End, LaneMasks, MOST_LANES, MOST_MASKS, Unrolled, conjuncts};
 use crate::kernel::ir::{Block, Buffer, Expr, ExprId, IndexOp, Kernel, Space, StmtKind, Unroll, ValueKind, Var, VarId};
 use crate::kernel::visit::for_each_stmt;
 use crate::num::{DType, UnaryOp};
+use crate::util::{map_of, set_of};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Finds the masks, and declares their arrays.
@@ -139,7 +140,7 @@ impl Search<'_> {
 /// An index of a lane.
 pub(in crate::kernel) fn at_lane(kernel: &mut Kernel, index: ExprId, counter: VarId, lane: i64) -> ExprId {
     let lane = kernel.exprs.int(lane, kernel.vars[counter].dtype);
-    substitute(&mut kernel.exprs, index, &BTreeMap::from([(counter, lane)]))
+    substitute(&mut kernel.exprs, index, &map_of([(counter, lane)]))
 }
 
 /// Whether expressions of the counters of some loops are the first lane, the last lane and the extent of masks.
@@ -154,12 +155,10 @@ pub(super) fn matches(
         return false;
     }
     let pairs = loops.iter().zip(&masks.loops);
-    let counters = pairs
-        .map(|(own, of)| {
-            let dtype = kernel.vars[of.counter].dtype;
-            (own.counter, kernel.exprs.var(of.counter, dtype, ValueKind::Index))
-        })
-        .collect();
+    let counters = map_of(pairs.map(|(own, of)| {
+        let dtype = kernel.vars[of.counter].dtype;
+        (own.counter, kernel.exprs.var(of.counter, dtype, ValueKind::Index))
+    }));
     [(*first, masks.first), (*last, masks.last), (*extent, masks.extent)]
         .into_iter()
         .all(|(own, of)| substitute(&mut kernel.exprs, own, &counters) == of)
@@ -167,7 +166,7 @@ pub(super) fn matches(
 
 /// A loop's counter, and the variables that are bound inside of the loop.
 pub(in crate::kernel) fn bound_in(counter: VarId, body: &Block) -> BTreeSet<VarId> {
-    let mut bound = BTreeSet::from([counter]);
+    let mut bound = set_of([counter]);
     for_each_stmt(body, &mut |stmt| match &stmt.kind {
         StmtKind::Let { var, .. }
         | StmtKind::Load { var, .. }

@@ -2,6 +2,7 @@
 
 use crate::kernel::exprs::ExprArena;
 use crate::kernel::ir::{Expr, ExprId, VarId};
+use crate::util::{map_of, set_of};
 use std::collections::BTreeMap;
 
 /// An expression in which variables are replaced, folded as lowering would have.
@@ -17,7 +18,7 @@ pub(in crate::kernel) fn substitute_choice(
     (chosen, side): (ExprId, ExprId),
 ) -> ExprId {
     let side = substitute(exprs, side, by);
-    substituted(exprs, root, by, BTreeMap::from([(chosen, side)]))
+    substituted(exprs, root, by, map_of([(chosen, side)]))
 }
 
 /// An expression of which some parts have become others.
@@ -70,7 +71,7 @@ fn rebuilt(exprs: &mut ExprArena, old: ExprId, expr: Expr) -> ExprId {
 
 /// The variables that an expression reads.
 pub(in crate::kernel) fn variables(exprs: &ExprArena, root: ExprId) -> Vec<VarId> {
-    let (mut open, mut seen, mut found) = (vec![root], std::collections::BTreeSet::from([root]), Vec::new());
+    let (mut open, mut seen, mut found) = (vec![root], set_of([root]), Vec::new());
     while let Some(id) = open.pop() {
         match exprs[id].expr {
             Expr::Var(var) => found.push(var),

@@ -6,6 +6,7 @@ use super::tile::{divides, power_of_two_below};
 use crate::diag::Result;
 use crate::kernel::MAX_ACCESS_BYTES;
 use crate::schedule::{AxisId, Loop, ParallelType, ScheduleBuilder, TvId};
+use crate::util::sort_by_key;
 
 /// Elements of a sum of pairs that are loaded one by one, where they are no whole vectors, at most.
 const MOST_SINGLE: i64 = 32;
@@ -93,6 +94,6 @@ pub(super) fn order_as_results(summary: &Summary<'_>, touches: impl Fn(&GlobalTe
     };
     let is_along = |tensor: &GlobalTensor| touches(tensor) && tensor.order.last() == Some(&fastest);
     if let Some(result) = summary.largest(is_all).filter(|_| !summary.globals.iter().any(is_along)) {
-        order.sort_by_key(|root| result.order.iter().position(|own| own == root));
+        sort_by_key(order, |root| result.order.iter().position(|own| own == root));
     }
 }

@@ -8,6 +8,7 @@ use super::residency::REGISTER_BYTES;
 use super::tile::{WARP, block_sizes, ceil_div, next_power_of_two, oddity, power_of_two_below};
 use crate::kernel::MAX_ACCESS_BYTES;
 use crate::options::DeviceDesc;
+use crate::util::sort_by_key;
 
 /// Stages of the ring in which rows come that are held in registers, and of that in which they stay.
 pub(super) const STAGES: u32 = 3;
@@ -174,12 +175,12 @@ pub(super) fn ways(device: &DeviceDesc, row: &Row, in_ring: Option<i64>) -> Vec<
         let most = cycles_of_two_kernels(device, row);
         others.retain(|(cost, way)| *cost < most && way.threads >= LEAST_THREADS_OF_RING);
     }
-    others.sort_by_key(|(cost, _)| *cost);
+    sort_by_key(&mut others, |(cost, _)| *cost);
     if is_asked && !others.is_empty() {
         return others;
     }
     let mut ways = ways_in(device, row, Held::Registers);
-    ways.sort_by_key(|(cost, _)| *cost);
+    sort_by_key(&mut ways, |(cost, _)| *cost);
     ways.extend(others);
     ways
 }

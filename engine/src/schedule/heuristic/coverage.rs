@@ -51,16 +51,24 @@ pub(super) fn check(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Resul
 /// Bytes of tensors that take longer than a kernel of its own for what is reduced once, and elements of a row that is
 /// reduced again at no cost: where other rows are reduced beside these, and where all else is elementwise. There such a row is
 /// found in a cache while memory is waited for, if it is no long one; a long one for each of few rows already takes several
-/// times as long as to store it.
+/// times as long as to store it. One whose elements are no whole vectors costs more: it makes rows that are held, and shifted into
+/// place with their parameters, of what is else elementwise, which has whole vectors wherever rows start.
 const BESIDE_OTHERS: (i64, i64) = (16 << 20, 64);
 const ALONE: (i64, i64) = (4 << 20, 1024);
+/// Elements of the narrowest vectors that take as many accesses as wider ones.
+const VECTOR: i64 = 4;
 
 /// Whether a kernel may reduce rows of so many elements again for each index of dimensions that they lack, where the largest
-/// tensor has so many bytes, and others that lack none are reduced beside them or not: these rows are then held while the
-/// others are reduced, or wait for them.
-pub fn may_reduce_again(row: i64, largest: i64, beside_others: bool) -> bool {
-    let (large, short) = if beside_others { BESIDE_OTHERS } else { ALONE };
+/// tensor has so many bytes. They hold others up that lack none and are reduced beside them: these are then held while the
+/// others are reduced, or wait for them. So do rows that are [no whole vectors](is_uneven).
+pub fn may_reduce_again(row: i64, largest: i64, hold_up: bool) -> bool {
+    let (large, short) = if hold_up { BESIDE_OTHERS } else { ALONE };
     largest < large || row <= short
+}
+
+/// Whether a row of so many elements is no whole number of vectors.
+pub fn is_uneven(row: i64) -> bool {
+    row % VECTOR != 0
 }
 
 /// The reductions that lack a dimension of the loops: each index of it reduces again.
@@ -83,7 +91,8 @@ fn check_repeated(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<
     let Some(first) = repeated.first() else { return Ok(()) };
     let all = scheduled.tensors.ids().filter(|tv| scheduled.is_reduction(*tv)).count();
     let reduced = problem.summary.structure.reduced.iter().map(|root| problem.sizes.extent(scheduled, *root));
-    if may_reduce_again(reduced.fold(1, i64::saturating_mul), largest(problem.summary), repeated.len() < all) {
+    let row = reduced.fold(1, i64::saturating_mul);
+    if may_reduce_again(row, largest(problem.summary), repeated.len() < all || is_uneven(row)) {
         return Ok(());
     }
     let name = &scheduled.fusion.tensors[scheduled.tensors[*first].source].name;

@@ -1,9 +1,10 @@
-//! Normalisations of rows that several blocks hold together: rows longer than one block holds, and columns, of which a
-//! block that took all would read too few neighbours at a time.
+//! Normalisations of rows that several blocks hold together: rows longer than the registers of one block hold, and columns, of
+//! which a block that took all would read too few neighbours at a time.
 //!
 //! All blocks of the grid run at once. As many as a row needs are a *team*; teams take rows, or strips of columns, in
 //! turn. Each block reduces what it holds, leaves the result in memory of the device, waits for its team, and combines
-//! what all of that have left. So memory is read once, where several kernels would read it several times.
+//! what all of that have left. So memory is read once, where several kernels would read it several times. A team may be one
+//! block, whose shared memory holds what its registers do not: then nobody waits.
 //!
 //! What the threads hold lies in shared memory, of which several blocks have a part each: while some load, wait or
 //! store, others compute. Values are computed from there again by every stage that needs them, but for those that take
@@ -13,7 +14,7 @@
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
 use super::coverage;
-use super::norm_inner::{along_row, is_cheap, is_repeatable, longest_row, reads_again};
+use super::norm_inner::{along_row, has_parameters, is_cheap, is_repeatable, longest_row, reads_again};
 use super::recompute::{recompute, recompute_in_loop};
 use super::residency::{Packing, REGISTER_BYTES, element_bytes, is_load};
 use super::summary::GlobalTensor;
@@ -52,6 +53,9 @@ const ROOM: i64 = 2 << 10;
 /// is done while some wait.
 const BLOCKS: [(i64, i64, i64); 3] = [(256, 4, 100), (512, 2, 115), (1024, 1, SLOWEST)];
 const SLOWEST: i64 = 145;
+/// The same of rows that one block has, whose vectors it goes through in loops: others' waiting is counted ([`WAIT`]), and here
+/// there is none. (Softmax of 1003x50257 on an H200, in bf16 and f32: 68 and 127 us so, 84 and 135 by teams of four.)
+const BLOCKS_OF_A_ROW: [(i64, i64, i64); 2] = [(512, 2, 115), (1024, 1, 117)];
 /// Vectors that a thread holds: few numbers, since each is a kernel of its own. Of single columns only powers of
 /// two: they matter less.
 const BATCHES: &[i64] = &[1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 16, 20, 22, 26, 28, 32];
@@ -150,11 +154,15 @@ struct Way {
     team: i64,
     teams: i64,
     per_sm: i64,
+    /// Whether a thread goes through its vectors in a loop, where nothing of them is in registers. With code for each of many that
+    /// may reach over an end of a row, or take many instructions, threads wait for code. (Min-p of 1003x50257 bf16: 138 us so,
+    /// 182 unrolled.)
+    looped: bool,
 }
 
 impl std::fmt::Display for GridParams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Way { x, y, batch, team, teams, per_sm } = self.way;
+        let Way { x, y, batch, team, teams, per_sm, looped } = self.way;
         let Rows { vector, align, joined, ref copied, .. } = self.rows;
         let across = if self.rows.across { "across " } else { "" };
         write!(f, "{across}vector {vector} batch {batch} threads {x}x{y} teams {teams} of {team} {per_sm} per_sm")?;
@@ -162,7 +170,8 @@ impl std::fmt::Display for GridParams {
         if !copied.is_empty() {
             write!(f, " copied {}", copied.len())?;
         }
-        f.write_str(if joined { " joined" } else { "" })
+        f.write_str(if joined { " joined" } else { "" })?;
+        f.write_str(if looped { " looped" } else { "" })
     }
 }
 
@@ -184,7 +193,17 @@ struct Shape {
     computed: i64,
 }
 
-/// Finds the rows; refused where the fusion does something else.
+impl Shape {
+    /// Whether threads may go through their vectors of a row in loops: none of them is in registers, on its way to shared memory
+    /// either. Of a row that is several runs no number of vectors is known that cover it.
+    fn may_be_looped(&self) -> bool {
+        let is_covered = self.rows.reduced.is_empty() || self.rows.joined;
+        let are_copied = self.rows.copied.len() as i64 == self.inputs;
+        !self.rows.across && is_covered && are_copied && self.computed == 0
+    }
+}
+
+/// Finds the rows; refused where the fusion does something else, and where a block that reads such rows again takes less.
 fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape, Refusal> {
     let &Problem { summary, sizes, .. } = problem;
     coverage::check_plain(scheduled)?;
@@ -282,7 +301,7 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
         || scheduled.tensors.ids().filter(is_reduction).map(|tv| scheduled.tensors[tv].dtype.bytes() as i64);
     let inputs = || full.iter().filter(|tensor| !tensor.is_output);
     let rows = Rows { fast: fast.to_vec(), kept, reduced, across, vector, align, copied, exact_vector, joined };
-    Ok(Shape {
+    let shape = Shape {
         computed: computed_of(scheduled, &rows)?,
         kept_extent: product(&rows.kept),
         reduced_extent,
@@ -292,7 +311,13 @@ fn shape_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Shape,
         moved,
         exchanged: reductions().sum::<i64>() + reductions().max().unwrap_or(0),
         rows,
-    })
+    };
+    // Values that stay in registers, once computed, are few of a row.
+    let reads_again = !across && !alone && is_short(problem, row) && !has_parameters(summary);
+    match reads_again && !shape.may_be_looped() {
+        true => refused("a block holds nothing of a row, and may read it again"),
+        false => Ok(shape),
+    }
 }
 
 /// Bytes of registers of an element that is held from stage to stage rather than computed again.
@@ -313,11 +338,15 @@ fn is_held_by_a_block(
     [in_runs, alone]: [bool; 2],
 ) -> Result<bool> {
     let options = problem.cx.options;
-    let is_short = row < tuned(options, "grid_persistent.row", longest_row(problem.cx.device) + 1);
     // Who asks for a way to hold rows gets it.
     let is_asked = ["grid_persistent.row", "norm.choice"].iter().any(|name| options.tuning.contains_key(*name));
     let reads_once = || Ok::<_, Box<Diagnostic>>(row < SHORTEST_READ_AGAIN || !reads_again(problem, scheduled)?);
-    Ok(is_short && (is_asked || !alone && (in_runs || reads_once()?)))
+    Ok(is_short(problem, row) && (is_asked || !alone && (in_runs || reads_once()?)))
+}
+
+/// Whether one block may have a row of so many elements, held or read again.
+fn is_short(problem: &Problem<'_>, row: i64) -> bool {
+    row < tuned(problem.cx.options, "grid_persistent.row", longest_row(problem.cx.device) + 1)
 }
 
 /// Whether so many rows of so many bytes are too few for the device: a block that moves one alone takes longer than all
@@ -337,7 +366,11 @@ fn choose(problem: &Problem<'_>, shape: &Shape) -> Option<Way> {
         lanes.iter().filter(|x| narrowest(**x)).map(move |x| (*x, threads / x, per_sm, slow)).collect::<Vec<_>>()
     });
     let device = problem.cx.device;
-    let mut ways: Vec<(i64, Way)> = tiles.flat_map(|tile| ways_of(device, shape, tile)).collect();
+    let mut ways: Vec<(i64, Way)> = tiles.flat_map(|tile| ways_of(device, shape, tile, false)).collect();
+    if shape.may_be_looped() {
+        let blocks = BLOCKS_OF_A_ROW.into_iter();
+        ways.extend(blocks.flat_map(|(x, per_sm, slow)| ways_of(device, shape, (x, 1, per_sm, slow), true)));
+    }
     ways.sort_by_key(|(cost, _)| *cost);
     let place = problem.cx.options.tuning.get("grid_persistent.choice").copied().unwrap_or(0);
     let place = usize::try_from(place).unwrap_or(0).min(ways.len().saturating_sub(1));
@@ -346,7 +379,12 @@ fn choose(problem: &Problem<'_>, shape: &Shape) -> Option<Way> {
 
 /// The ways with so many threads, for each number of vectors that a thread may hold, and what each costs: bytes that a
 /// multiprocessor moves.
-fn ways_of(device: &DeviceDesc, shape: &Shape, (x, y, per_sm, slow): (i64, i64, i64, i64)) -> Vec<(i64, Way)> {
+fn ways_of(
+    device: &DeviceDesc,
+    shape: &Shape,
+    (x, y, per_sm, slow): (i64, i64, i64, i64),
+    of_a_row: bool,
+) -> Vec<(i64, Way)> {
     let Shape { vectors, kept_extent, reduced_extent, read, .. } = *shape;
     let Rows { across, vector, .. } = shape.rows;
     let (blocks, threads) = (i64::from(device.sm_count) * per_sm, x * y);
@@ -362,13 +400,17 @@ fn ways_of(device: &DeviceDesc, shape: &Shape, (x, y, per_sm, slow): (i64, i64, 
     };
     // What each block reads of each other one, from the second-level cache.
     let left = shape.exchanged * if across { x * vector } else { threads / WARP } / 2;
-    // One block holds a row better in registers.
-    let fewest = if across { 1 } else { 2 };
+    let blocks_of_a_team = match (across, of_a_row) {
+        (true, _) => 1..=blocks,
+        (false, true) => 1..=1,
+        (false, false) => 2..=blocks,
+    };
+    let looped = of_a_row || shape.may_be_looped() && shape.rows.align.is_some();
     let mut ways = Vec::new();
     let batches = if vector == 1 { BATCHES_OF_SINGLES } else { BATCHES };
     for &batch in batches.iter().filter(|batch| **batch <= most) {
         let team = ceil_div(shared, batch);
-        if !(fewest..=blocks).contains(&team) {
+        if !blocks_of_a_team.contains(&team) {
             continue;
         }
         // Of no rows there is nothing to take.
@@ -384,7 +426,7 @@ fn ways_of(device: &DeviceDesc, shape: &Shape, (x, y, per_sm, slow): (i64, i64, 
         let cost = ceil_div(turns, teams).saturating_mul(active * of_block + of_turn) / SLOWEST * slow;
         let cost = (cost / 100).saturating_mul(crowded) / 100 * sparse;
         let cost = cost.saturating_mul(spilled);
-        ways.push((cost, Way { x, y, batch, team, teams, per_sm }));
+        ways.push((cost, Way { x, y, batch, team, teams, per_sm, looped }));
     }
     ways
 }
@@ -442,7 +484,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Gr
     builder.propagate(&loops.order)?;
     if let Some(turn) = loops.turn {
         // What does not change from turn to turn would be held by each thread.
-        recompute_in_loop(builder, turn, |state, tv| {
+        recompute_in_loop(builder, turn, &|state, tv| {
             let is_value = state.tensors[tv].memory == Memory::Local && state.tensors[tv].op.is_some();
             is_value && along_row(state, tv, &row) && !state.is_reduction(tv)
         })?;
@@ -455,7 +497,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Gr
 
 /// Computes what takes few instructions in every stage that uses it.
 fn compute_again(builder: &mut ScheduleBuilder, row: &[AxisId]) -> Result<()> {
-    recompute(builder, |state, tv| {
+    recompute(builder, &|state, tv| {
         let is_local = state.tensors[tv].memory == Memory::Local;
         is_local && (is_cheap(state, tv, row) || is_light(state, tv, row))
     })
@@ -514,7 +556,7 @@ fn is_few(state: &ScheduledFusion, tv: TvId) -> bool {
 }
 
 fn split(builder: &mut ScheduleBuilder, params: &GridParams) -> Result<Loops> {
-    let Way { x, y, batch, team, .. } = params.way;
+    let Way { x, y, batch, team, looped, .. } = params.way;
     let rows = &params.rows;
     let Some(fast) = merge_all(builder, &rows.fast)? else {
         return Err(Diagnostic::bug("a normalisation without a dimension that vectors are made of"));
@@ -530,7 +572,12 @@ fn split(builder: &mut ScheduleBuilder, params: &GridParams) -> Result<Loops> {
         _ => (vectors, reduced),
     };
     let mut order = Vec::new();
-    let (strips, thread) = builder.split(vectors, x, false)?;
+    // Without a team a block has all vectors of a row.
+    let is_alone = team == 1 && !rows.across;
+    let (strips, thread) = match is_alone {
+        true => builder.split_cover(vectors, batch, x, false)?,
+        false => builder.split(vectors, x, false)?,
+    };
     builder.parallelize(thread, ParallelType::Tidx)?;
     let beside = |builder: &mut ScheduleBuilder, slow: Option<AxisId>| match slow {
         Some(slow) => builder.merge(slow, strips),
@@ -567,7 +614,9 @@ fn split(builder: &mut ScheduleBuilder, params: &GridParams) -> Result<Loops> {
         builder.parallelize(member, ParallelType::Bidx)?;
         order.insert(0, member);
     }
-    builder.parallelize(batch, ParallelType::Unroll)?;
+    if !looped {
+        builder.parallelize(batch, ParallelType::Unroll)?;
+    }
     builder.parallelize(lane, ParallelType::Vectorize)?;
     order.extend(turn);
     order.extend([batch, lane]);
@@ -623,7 +672,7 @@ mod tests {
     #[test]
     fn teams_hold_long_rows() {
         check("1", &[1000, 70_000], "vector 4 batch 26 threads 256x1 teams 176 of 3 4 per_sm copied 1");
-        check("1", &[100, 500_001], "vector 4 batch 26 threads 256x1 teams 27 of 19 4 per_sm aligned copied 1");
+        check("1", &[100, 500_001], "vector 4 batch 26 threads 256x1 teams 27 of 19 4 per_sm aligned copied 1 looped");
         check("0", &[4_000_000], "vector 4 batch 16 threads 512x1 teams 1 of 123 2 per_sm");
         // Those of several images, channel by channel.
         check("0, 2", &[64, 256, 3136], "vector 4 batch 26 threads 256x1 teams 66 of 8 4 per_sm copied 1 joined");
@@ -634,7 +683,7 @@ mod tests {
         check(
             "0, 2, 3",
             &[900, 32, 33, 11],
-            "vector 4 batch 22 threads 256x1 teams 32 of 15 4 per_sm aligned copied 1 joined",
+            "vector 4 batch 22 threads 256x1 teams 32 of 15 4 per_sm aligned copied 1 joined looped",
         );
         // Fewer than multiprocessors, which one block each could hold.
         check("1", &[32, 60_000], "vector 4 batch 4 threads 256x1 teams 32 of 15 4 per_sm copied 1");
@@ -663,6 +712,31 @@ mod tests {
         check("1", &[0, 3136, 256], "across vector 4 batch 1 threads 8x32 teams 1 of 98 4 per_sm copied 1");
         // A few columns of a small tensor are one block's.
         check("0", &[700, 24], "across vector 4 batch 22 threads 8x32 teams 1 of 1 4 per_sm copied 1");
+    }
+
+    #[test]
+    fn the_shared_memory_of_a_block_has_what_its_registers_do_not_hold() {
+        let planned = |dtype: DType, inputs: &str, body: &str, sizes: [i64; 2]| {
+            let text = format!("fusion @f({inputs}) {{\n{body}\n%out = cast %0 {dtype}\nreturn %out\n}}");
+            let args = vec![(dtype, &sizes[..]); inputs.matches('%').count()];
+            let planned = planned_of(&text, &args).expect("it is scheduled");
+            (planned.scheduler, planned.params_text)
+        };
+        let [half, single] = ["%x: bf16[?, ?]", "%x: f32[?, ?]"];
+        let check = |dtype, inputs, body, sizes, wanted: &str| {
+            let (scheduler, params) = planned(dtype, inputs, body, sizes);
+            assert_eq!((scheduler, params.as_str()), ("grid_persistent", wanted), "{body}");
+        };
+        let softmax = "%0 = softmax %x axis(1)";
+        let wanted = "vector 8 batch 13 threads 512x1 teams 264 of 1 2 per_sm aligned copied 1 looped";
+        check(DType::BF16, half, softmax, [1003, 50_257], wanted);
+        let wanted = "vector 4 batch 13 threads 1024x1 teams 132 of 1 1 per_sm aligned copied 1 looped";
+        check(DType::F32, single, softmax, [1003, 50_257], wanted);
+        // What is read once more, and what takes many instructions and stays.
+        let gradient = ("%y: f32[?, ?], %x: f32[?, ?]", "%0 = softmax_backward %x, %y axis(1)");
+        assert_eq!(planned(DType::F32, gradient.0, gradient.1, [1024, 32_768]).0, "inner_persistent");
+        let capped = "%c = tanh %x\n%0 = softmax %c axis(1)";
+        assert_eq!(planned(DType::BF16, half, capped, [1003, 50_257]).0, "inner_persistent");
     }
 
     #[test]

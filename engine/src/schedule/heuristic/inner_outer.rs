@@ -250,7 +250,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &In
     // No asynchronous copy says that a line is the first to go.
     cache_inputs(builder, caching.of_stores())?;
     let ring = ring_of_rows(builder, params)?;
-    recompute(builder, |state, tv| is_computed_again(state, tv, params))?;
+    recompute(builder, &|state, tv| is_computed_again(state, tv, params))?;
     let rows = split(builder, params)?;
     let (sums, workspaces) = factor(builder, params, &rows)?;
     let columns = split_anew(builder, params, &rows)?;
@@ -264,7 +264,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &In
     set_loops(builder, &later, &rows.loops(), &columns.loops(&rows))?;
     stage_parameters(builder, params, &later)?;
     // What is cheap to compute of parameters.
-    recompute_in_loop(builder, rows.turn, |state, tv| {
+    recompute_in_loop(builder, rows.turn, &|state, tv| {
         let is_kept = params.way.held == Held::Registers && is_load(state, tv);
         !is_kept && !later.contains(&tv) && is_computed_again(state, tv, params)
     })?;
@@ -306,7 +306,7 @@ fn stage_parameters(builder: &mut ScheduleBuilder, params: &InnerOuterParams, la
         builder.set_memory(staged, Memory::Shared)?;
         read.insert(builder.cache_after(staged)?);
     }
-    recompute(builder, |_, tv| read.contains(&tv))
+    recompute(builder, &|_, tv| read.contains(&tv))
 }
 
 /// Loads the next row into registers while this one is worked on.

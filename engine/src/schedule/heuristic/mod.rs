@@ -16,7 +16,7 @@
 //! | `short_columns` | reductions over a short dimension that is not the fastest one | a thread a column, or a vector of columns; several threads where columns are longer |
 //! | `folded_columns` | reductions over columns of rows that are no whole vectors | several rows as one of whole vectors; a sum of each lane in registers, then those of all blocks |
 //! | `reduction` | reductions over one set of dimensions, nothing after them varies along it | rows of threads (inner), columns (outer); one block or several a result |
-//! | `grid_persistent` | a value varies along the reduced dimensions after the reduction, and rows are longer than a block holds, long and fewer than multiprocessors, or run across memory | a row several blocks, which wait for each other |
+//! | `grid_persistent` | a value varies along the reduced dimensions after the reduction, and rows are longer than the registers of a block hold, long and fewer than multiprocessors, or run across memory | a row several blocks, which wait for each other, or one, in shared memory |
 //! | `inner_persistent` | a value varies along the reduced dimensions after the reduction | a row a block, kept in registers |
 //! | `inner_outer` | reductions over rows, and over columns of the same tensors | rows in turn, held, short ones several at once; sums of columns in registers, then those of all blocks |
 //! | `summed_rows` | reductions over a few positions, and then over rows of what these made | a row a block, or several short ones; a thread adds up the same vectors of the few |
@@ -58,7 +58,7 @@ mod tuning;
 
 pub use choose::{Decision, Planned, decide, schedule};
 pub use column_ways::may_add_columns;
-pub use coverage::may_reduce_again;
+pub use coverage::{is_uneven, may_reduce_again};
 pub use grid_persistent::{longest_shared_row, may_share_columns};
 pub use norm_inner::longest_row;
 pub use short_columns::may_hold_columns;

@@ -41,7 +41,7 @@ pub(super) fn split_off(builder: &mut ScheduleBuilder, workspaces: &[TvId]) -> R
         for read in read {
             let own = match builder.state().consumers(read).iter().all(|user| later.contains(user)) {
                 true => read,
-                false => builder.cache_fork(read, tv)?,
+                false => builder.cache_fork(read, &[tv])?,
             };
             later.insert(own);
             stack.push(own);

@@ -17,6 +17,7 @@ use super::columns::{Columns, MOST_NARROW, columns_for, columns_of, has_moments}
 use super::coverage;
 use super::norm_inner::prefetch_rows;
 use super::residency::REGISTER_BYTES;
+use super::shared_tile::WORD_BYTES;
 use super::summary::{GlobalTensor, Summary};
 use super::tile::{
     BlockShape, Caching, IDLE_COST, RowLoop, WARP, bind_rows, block_sizes, cache_inputs, ceil_div, collapse, divides,
@@ -29,6 +30,12 @@ use crate::schedule::{AxisId, Compute, ParallelType, Parts, ScheduleBuilder, Sch
 
 /// Registers of a thread for the sums of its columns.
 const MOST_ACCUMULATORS: i64 = 128;
+
+/// Inputs whose rows are shifted to vectors, at most.
+const MOST_SHIFTED: usize = 8;
+/// Registers in which a thread has a vector of each input along a row, and those of all of its loads in flight.
+const MOST_VECTOR_REGISTERS: i64 = 48;
+const MOST_LOAD_REGISTERS: i64 = 96;
 
 /// Blocks of a multiprocessor that share long rows: of which pairs are made, all at once, with so many loads of a thread.
 const ROWS_PER_SM: i64 = 8;
@@ -49,6 +56,11 @@ const ROWS_OF_MANY: i64 = 16;
 /// Rows of which a thread has such sums, and the loads of all of them that are on their way at once, at most.
 const MOST_THREAD_SUMS: i64 = 4;
 const MOST_OWN_LOADS: i64 = 8;
+
+/// Loads of a thread of rows that are read element by element, at most, where a warp has one; and such warps of a multiprocessor, at
+/// least.
+const MOST_SINGLE_LOADS: i64 = 32;
+const LEAST_WARPS: i64 = 16;
 
 /// Its row of the table.
 pub(super) const HEURISTIC: Heuristic = Heuristic {
@@ -167,7 +179,13 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
         && !summary.globals.iter().any(|tensor| touches(tensor) && is_along(tensor));
     let runs = |tensor: &GlobalTensor| (touches(tensor) || of_results && tensor.is_output) && is_along(tensor);
     let mut vector = vector_width(summary, runs);
-    let too_many = |vector: i64| !inner && vector * accumulators(scheduled) > MOST_ACCUMULATORS;
+    let read = |tensor: &&GlobalTensor| runs(tensor) && !tensor.is_output;
+    let read_bytes: i64 = summary.globals.iter().filter(read).map(|tensor| tensor.bytes).sum();
+    // What a thread has of all inputs at once, and of sums.
+    let too_many = |vector: i64| match inner {
+        true => vector * read_bytes > MOST_VECTOR_REGISTERS * REGISTER_BYTES,
+        false => vector * accumulators(scheduled) > MOST_ACCUMULATORS,
+    };
     // Rows that are looked up start anywhere, whatever is aligned.
     let has_rows = |tensor: &GlobalTensor| runs(tensor) && !tensor.is_part;
     let aligned = |vector| summary.globals.iter().filter(|t| has_rows(t)).all(|t| t.rows_aligned(vector, fast.len()));
@@ -180,7 +198,10 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     }
     let mut align = None;
     let misaligned = !aligned(vector);
-    if misaligned && inner {
+    // What it takes to shift rows to vectors is done for each input.
+    let is_shifted_often = summary.globals.iter().filter(read).count() > MOST_SHIFTED;
+    let singles = misaligned && inner && (is_shifted_often || are_singles(summary, has_rows, vector));
+    if misaligned && inner && !singles {
         align = summary.largest(has_rows).map(|tensor| tensor.tv);
     }
     let is_written = summary.globals.iter().any(|tensor| runs(tensor) && tensor.is_output);
@@ -195,8 +216,11 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     let joined = inner && runs_of_row > 1;
     let (vectors, rest) = if joined { (run.saturating_mul(runs_of_row), 1) } else { (run, runs_of_row) };
     let has_pairs = has_pairs(scheduled);
-    let work = Work { vectors, slow: rest, kept: product(&kept), has_rows: !kept.is_empty(), has_pairs };
-    let inputs = summary.globals.iter().filter(|tensor| runs(tensor) && !tensor.is_output).count().max(1) as i64;
+    let inputs = summary.globals.iter().filter(read).count().max(1) as i64;
+    let singles = singles.then_some(inputs);
+    let registers = ceil_div(vector * read_bytes, REGISTER_BYTES);
+    let has_rows = !kept.is_empty();
+    let work = Work { vectors, slow: rest, kept: product(&kept), has_rows, has_pairs, registers, singles };
     let columns = columns_for(scheduled, [misaligned, is_written, is_narrow], inputs);
     let is_looked_up = summary.globals.iter().any(|tensor| runs(tensor) && tensor.is_part);
     let few = if is_looked_up { columns.of_few_rows([work.slow, work.vectors, work.kept], cx.device) } else { None };
@@ -277,6 +301,20 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> ReductionParams
     }
 }
 
+/// Whether words of rows are read one by one: vectors of several inputs that do not start alike are made of two words each, and of
+/// their ends all are tested, which takes more instructions than single words, whose accesses are whole sectors as well.
+fn are_singles(summary: &Summary<'_>, has_rows: impl Fn(&GlobalTensor) -> bool, vector: i64) -> bool {
+    let Some(reference) = summary.largest(&has_rows) else { return false };
+    let is_dense = |tensor: &GlobalTensor| tensor.dense.iter().all(|dense| *dense);
+    let starts_alike = |tensor: &GlobalTensor| {
+        let is_reference = tensor.tv == reference.tv;
+        tensor.base_align % vector == 0
+            && (is_reference || tensor.order == reference.order && is_dense(tensor) && is_dense(reference))
+    };
+    let rows = || summary.globals.iter().filter(|tensor| has_rows(tensor));
+    rows().count() > 1 && rows().all(|tensor| tensor.bytes >= WORD_BYTES) && !rows().all(starts_alike)
+}
+
 /// Rows of so few vectors of which a thread has the sums: as many as have loads enough in flight, fewer if the device would idle.
 fn rows_of_own(cx: &CompileCx<'_>, work: &Work, inputs: i64) -> i64 {
     let loads = work.vectors.saturating_mul(inputs).max(1);
@@ -317,6 +355,10 @@ struct Work {
     has_rows: bool,
     /// Whether maxima are reduced with sums of exponentials below them.
     has_pairs: bool,
+    /// Registers that a vector of each input takes.
+    registers: i64,
+    /// Inputs that are read element by element, where several start at places of their own.
+    singles: Option<i64>,
 }
 
 impl Work {
@@ -393,6 +435,11 @@ fn tile_row(cx: &CompileCx<'_>, work: &Work) -> RowTile {
     if work.vectors <= WARP {
         return RowTile { threads: next_power_of_two(work.vectors).max(least), unroll: 1 };
     }
+    let loads = ceil_div(work.vectors, WARP);
+    let fills = work.kept >= LEAST_WARPS * i64::from(cx.device.sm_count);
+    if work.singles.is_some_and(|inputs| fills && loads * inputs <= MOST_SINGLE_LOADS) {
+        return RowTile { threads: WARP, unroll: loads };
+    }
     let unrolls = match cx.options.tuning.get("reduction.unroll") {
         Some(unroll) => vec![*unroll],
         // Of equals the first: few loads a thread and many threads.
@@ -401,7 +448,8 @@ fn tile_row(cx: &CompileCx<'_>, work: &Work) -> RowTile {
         None if work.has_pairs => (2..=PAIRS_LOADS).filter(|loads| most * loads >= work.vectors).collect(),
         None => vec![2, 3, 4, 5, 6],
     };
-    let shapes = unrolls.into_iter().flat_map(|unroll| {
+    let most_loads = (MOST_LOAD_REGISTERS / work.registers.max(1)).max(1);
+    let shapes = unrolls.into_iter().map(|unroll| unroll.min(most_loads)).flat_map(|unroll| {
         let threads = block_sizes(ceil_div(work.vectors, unroll));
         threads.map(move |threads| RowTile { threads: threads.min(most), unroll })
     });

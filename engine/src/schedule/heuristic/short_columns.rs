@@ -358,7 +358,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<ColumnPa
 pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &ColumnParams) -> Result<()> {
     let row = &params.columns.reduced;
     cache_inputs(builder, caching)?;
-    recompute(builder, |state, tv| is_cheap(state, tv, row))?;
+    recompute(builder, &|state, tv| is_cheap(state, tv, row))?;
     let Loops { order, part, lane } = split(builder, params)?;
     let state = builder.state();
     for tv in state.tensors.ids().filter(|tv| state.is_reduction(*tv)).collect::<Vec<_>>() {

@@ -23,6 +23,7 @@ use crate::kernel::MAX_ACCESS_BYTES;
 use crate::schedule::{
     AxisId, Columns, Loop, Memory, ParallelType, ScheduleBuilder, ScheduledFusion, Tile, TvId, Windows,
 };
+use crate::util::{set_of, sort_by_key};
 use std::collections::BTreeSet;
 
 /// Its row of the table.
@@ -167,7 +168,7 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<ShortRow
     };
     let mut ways: Vec<i64> = (0..=MOST_OF_ROW.ilog2()).map(|log| 1i64 << log).filter(fits).collect();
     let registers = |threads: i64| BESIDE + ceil_div(row, threads) * inputs.max(1);
-    ways.sort_by_key(|threads| {
+    sort_by_key(&mut ways, |threads| {
         cost([row, lanes(*threads), *threads], (widest, whole.len() as i64), registers(*threads))
     });
     let place = tuned(options, "short_rows.choice", 0).min(ways.len() as i64 - 1);
@@ -217,7 +218,7 @@ fn cost([row, lanes, threads]: [i64; 3], (bytes, tiles): (i64, i64), registers: 
 /// of so many bytes: of the first word that it takes.
 fn conflicts([row, lanes, threads]: [i64; 3], bytes: i64) -> i64 {
     let word = |thread: i64| (thread / threads * row + thread % threads * lanes) * bytes / WORD_BYTES;
-    let words: BTreeSet<i64> = (0..WARP).map(word).collect();
+    let words: BTreeSet<i64> = set_of((0..WARP).map(word));
     let mut banks = [0; (BANKS_BYTES / WORD_BYTES) as usize];
     words.iter().for_each(|word| banks[(word % (BANKS_BYTES / WORD_BYTES)) as usize] += 1);
     banks.into_iter().max().unwrap_or(1)
@@ -226,7 +227,7 @@ fn conflicts([row, lanes, threads]: [i64; 3], bytes: i64) -> i64 {
 /// Applies the choices.
 pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &ShortRowParams) -> Result<()> {
     cache_inputs(builder, caching)?;
-    recompute(builder, |state, tv| is_cheap(state, tv, &params.reduced))?;
+    recompute(builder, &|state, tv| is_cheap(state, tv, &params.reduced))?;
     let computing = compute(builder, params)?;
     let moves = Moves::new(builder, params, &computing)?;
     let outputs = builder.outputs();

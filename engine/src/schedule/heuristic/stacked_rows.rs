@@ -118,7 +118,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &St
     let StackedRowParams { rows, stack, parts, inner, vector, batch, exact, threads, exact_rows } = params;
     cache_inputs(builder, caching)?;
     let row: Vec<AxisId> = inner.iter().chain([stack]).copied().collect();
-    recompute(builder, |state, tv| is_cheap(state, tv, &row))?;
+    recompute(builder, &|state, tv| is_cheap(state, tv, &row))?;
     let missing = || Diagnostic::bug("a part of a row has no dimension");
     let cut = merge_all(builder, inner)?.ok_or_else(missing)?;
     let rows = merge_all(builder, rows)?;

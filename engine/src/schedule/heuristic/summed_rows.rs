@@ -164,7 +164,7 @@ fn is_summed_first(scheduled: &ScheduledFusion, few: &BTreeSet<AxisId>, row: &BT
 pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &SummedRowParams) -> Result<()> {
     let SummedRowParams { rows, few, row, threads, .. } = params;
     cache_inputs(builder, caching)?;
-    recompute(builder, |state, tv| is_cheap(state, tv, row))?;
+    recompute(builder, &|state, tv| is_cheap(state, tv, row))?;
     let missing = || Diagnostic::bug("a row, or what is summed, has no dimension");
     let is_along = |builder: &ScheduleBuilder, tv: TvId, axes: &[AxisId]| {
         builder.state().tensors[tv].indexed().any(|axis| axes.contains(&axis))

@@ -73,6 +73,15 @@ fn odd(n: i64) -> i64 {
     n / 2 * 2 + 1
 }
 
+/// The least odd number of which so many parts are no less than all.
+fn odd_index(b: &mut KernelBuilder, all: ExprId, parts: ExprId) -> ExprId {
+    let (two, one) = (b.int(2), b.int(1));
+    let own = b.exprs().ceil_div(all, parts);
+    let half = b.exprs().div(own, two);
+    let even = b.exprs().mul(half, two);
+    b.exprs().add(even, one)
+}
+
 fn rounded(n: i64, to: i64) -> i64 {
     ceil_div(n, to) * to
 }
@@ -175,11 +184,8 @@ impl Owner {
         let threads = i64::from(shape.threads);
         let warps = threads / LANES;
         let odd_part = |b: &mut KernelBuilder, name: &str, all: ExprId, parts: i64| {
-            let (parts, two, one) = (b.int(parts), b.int(2), b.int(1));
-            let own = b.exprs().ceil_div(all, parts);
-            let half = b.exprs().div(own, two);
-            let even = b.exprs().mul(half, two);
-            let own = b.exprs().add(even, one);
+            let parts = b.int(parts);
+            let own = odd_index(b, all, parts);
             hoist(b, name, own)
         };
         let one = b.int(1);
@@ -386,14 +392,12 @@ impl Owner {
             more *= 2;
         }
         let own = b.let_("writers", own);
-        let each = b.exprs().ceil_div(listed, own);
+        // Where the block has most positions, writers read the list and the keys that far apart.
+        let each = odd_index(b, listed, own);
         let each = b.let_("own_listed", each);
         let slots = b.exprs().mul(self.width, own);
-        let (threads, two, one) = (b.int(self.threads), b.int(2), b.int(1));
-        let part = b.exprs().ceil_div(slots, threads);
-        let half = b.exprs().div(part, two);
-        let even = b.exprs().mul(half, two);
-        let part = b.exprs().add(even, one);
+        let threads = b.int(self.threads);
+        let part = odd_index(b, slots, threads);
         let part = b.let_("slots_of_thread", part);
         Writers { own, listed, each, part }
     }

@@ -192,7 +192,9 @@ impl Drawer<'_> {
     fn scanned(&mut self, x: TensorId) -> Result<Vec<Operand>> {
         let (dim, _) = self.axis(x)?;
         let name = self.choose(&["cumsum", "cumprod", "cummin", "cummax"], "cumsum");
+        let is_reversed = self.flip();
         let args = self.row(name)?.value("x", x).with("dim", OpArg::Int(dim));
+        let args = args.with("reverse", OpArg::Bool(is_reversed));
         self.builder.apply(&args)
     }
 

@@ -223,7 +223,7 @@ pub fn draw_schedule(seed: u64) -> Result<ScheduledCase> {
         // With users of its own, a copy can go into loops that the others lack.
         for user in b.state().consumers(cache).into_iter().skip(1) {
             if draw.once_in(2) {
-                b.cache_fork(cache, user)?;
+                b.cache_fork(cache, &[user])?;
             }
         }
     }

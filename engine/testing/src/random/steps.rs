@@ -434,6 +434,7 @@ impl Steps {
             8 => format!("circular_buffer %{tensor} {n}"),
             9 => format!("set_cache_hint %{tensor} {}", self.draw.choose(&["streaming", "global", "again"])),
             10 => format!("min_blocks {n}"),
+            11 if self.draw.once_in(2) => format!("cache_fork %{tensor} for %{}, %{}", self.tensor(), self.tensor()),
             11 => format!("cache_fork %{tensor} for %{}", self.tensor()),
             12 => format!("cache_before %{tensor}"),
             13 => format!("cache_after %{tensor}"),

@@ -1,6 +1,6 @@
 //! Options that limit time.
 
-use super::command::{FLAKES, RUNS, STARTS, VERDICTS};
+use super::command::{Command, Commands, FLAKES, RUNS, STARTS, VERDICTS};
 use super::given::{SEE_HELP, usage};
 use super::table::{OptionRow, value};
 use crate::dispatch::PhaseLimit;
@@ -15,9 +15,11 @@ pub(crate) struct Time {
     pub(crate) grace: Option<Duration>,
     /// Of the whole run: no case is started after it.
     pub(crate) deadline: Option<Duration>,
-    /// Of a hunt or a sweep.
+    /// Of a hunt or a sweep, or of what a kept binary and this one measure in turns.
     pub(crate) budget: Option<Duration>,
 }
+
+const BUDGETED: Commands = FLAKES.and(&[Command::Bench]);
 
 pub(super) const ROWS: &[OptionRow] = &[
     value(
@@ -58,8 +60,14 @@ pub(super) const ROWS: &[OptionRow] = &[
             Ok(())
         },
     ),
-    value("--budget", "TIME", FLAKES, "time for repeats in all (default: 10m)", |args, given| {
-        args.time.budget = Some(given.time()?);
-        Ok(())
-    }),
+    value(
+        "--budget",
+        "TIME",
+        BUDGETED,
+        "time for repeats in all (default: 10m; bench --baseline: none)",
+        |args, given| {
+            args.time.budget = Some(given.time()?);
+            Ok(())
+        },
+    ),
 ];

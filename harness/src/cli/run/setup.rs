@@ -83,7 +83,7 @@ pub(in crate::cli) fn code_cache(given: Option<&CodeCache>, slots: &[SlotSpec]) 
 }
 
 /// The same of a run: what it compiled is there for the next one, unless each attempt is to do what the first one did.
-fn shared_code(options: &RunOptions, slots: &[SlotSpec]) -> CodeCache {
+pub(in crate::cli) fn shared_code(options: &RunOptions, slots: &[SlotSpec]) -> CodeCache {
     let stays = matches!(options.command, Command::Run | Command::Bench);
     let kept = stays.then(|| CodeCache::Dir(options.cases.folders.results.join(KEPT_CODE)));
     code_cache(options.workers.code_cache.as_ref().or(kept.as_ref()), slots)

@@ -133,24 +133,6 @@ fn a_level_that_is_too_high_is_no_reference() {
     check_found(&TimingGate::of(&history, &world.now("new", slow)), 0, TimeFinding::Same);
 }
 
-#[test]
-fn a_second_look_confirms_refutes_or_cannot_tell() {
-    let mut rng = Rng::new(6);
-    let mut times = |factor: f64, noise: f64| -> Vec<f64> {
-        (0..4).map(|_| 1000.0 * factor * (noise * rng.normal()).exp()).collect()
-    };
-    let check = |kept: Vec<f64>, own: Vec<f64>, noise, wanted| {
-        let (verdict, ratio) = confirm(&kept, &own, noise);
-        assert_eq!(verdict, wanted, "{kept:?} {own:?}");
-        ratio
-    };
-    let ratio = check(times(1.0, 0.002), times(1.05, 0.002), Some(0.003), Verdict::Confirmed);
-    assert!((ratio - 1.05).abs() < 0.01);
-    check(times(1.0, 0.002), times(1.0, 0.002), Some(0.003), Verdict::Refuted);
-    check(times(1.0, 0.1), times(1.03, 0.1), Some(0.1), Verdict::Unknown);
-    assert_eq!(confirm(&[], &[1.0], None).0, Verdict::Unknown);
-}
-
 /// How often a night without a change is red, and how often a planted slowdown is found, over many simulated histories.
 /// `-- --nocapture` prints the table that harness/README.md has.
 #[test]

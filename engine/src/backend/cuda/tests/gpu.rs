@@ -528,7 +528,7 @@ fn measure(cx: &mut (Arc<Device>, Nvrtc, Timer), name: &str, kernel: &Kernel, ar
     let prepared = Prepared::new(device, nvrtc, kernel, &args[..inputs]);
     let Arg::Tensor(first) = &args[0] else { panic!("the first argument is a tensor") };
     let copy_bytes = first.data.len() as u64 * (inputs as u64 + 1);
-    let options = TimingOptions { warmup: 3, samples: 20, flush_l2: true, copy_bytes, issues: 1 };
+    let options = TimingOptions { warmup: 3, samples: 20, flush_l2: true, copy_bytes, issues: 1, stretch_ppm: 0 };
     let samples = timer
         .measure(&options, |_| prepared.loaded.launch(prepared.launch.grid, prepared.launch.block, &prepared.args))
         .unwrap();

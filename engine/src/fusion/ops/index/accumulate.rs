@@ -54,6 +54,20 @@ pub(in crate::fusion::ops) const ROWS: &[OpRow] = &[
     )
     .results(2),
     OpRow::primitive(
+        "index_counts",
+        &[req("index", OpParamKind::Tensor), req("size", OpParamKind::Scalar)],
+        runs,
+        Primitive {
+            meta: counts_meta,
+            layout: ResultLayout::Dense,
+            eval: counts_eval,
+            decompose: None,
+            movement: Movement::LIBRARY.form(Form::Counts),
+        },
+        "For each of size places how many elements of index hold it; a negative index counts from the end.",
+        "PyTorch bincount; index_put_accumulate of ones",
+    ),
+    OpRow::primitive(
         "index_put_runs",
         &[
             req("acc", OpParamKind::Value),
@@ -178,11 +192,20 @@ fn vector(cx: &mut MetaCx<'_>, param: &str) -> Result<Shape> {
 
 fn runs_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
     let index = vector(cx, "index")?;
-    let Some(size) = cx.extent("size") else { return Err(Diagnostic::bug("runs have a size")) };
+    Ok(vec![places(cx)?, Shape { dtype: DType::I32, axes: index.axes }])
+}
+
+fn counts_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
+    vector(cx, "index")?;
+    Ok(vec![places(cx)?])
+}
+
+/// A number for each place.
+fn places(cx: &mut MetaCx<'_>) -> Result<Shape> {
+    let Some(size) = cx.extent("size") else { return Err(Diagnostic::bug("places have a size")) };
     let known = cx.math.known(size);
     cx.require(known.map(|size| size >= 0), code::VALUE, || format!("the size is {}", known.unwrap_or(0)))?;
-    let ends = vec![cx.axis(size)];
-    Ok(vec![Shape { dtype: DType::I32, axes: ends }, Shape { dtype: DType::I32, axes: index.axes }])
+    Ok(Shape { dtype: DType::I32, axes: vec![cx.axis(size)] })
 }
 
 fn put_runs_meta(cx: &mut MetaCx<'_>) -> Result<Vec<Shape>> {
@@ -251,11 +274,23 @@ fn put_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     Ok(vec![added(acc, value, places.into_iter().zip(0..).collect())])
 }
 
+fn counts_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
+    let (index, size) = (cx.tensor("index")?, cx.results[0].1[0]);
+    let counts = counted(&positions(cx.call.row.name, index, 0, size, true)?, size);
+    Ok(vec![View::from_i64(DType::I32, vec![size], counts)])
+}
+
+/// How many elements each place has.
+fn counted(places: &[usize], size: usize) -> Vec<i64> {
+    let mut counts = vec![0; size];
+    places.iter().for_each(|place| counts[*place] += 1);
+    counts
+}
+
 fn runs_eval(cx: &EvalCx<'_>) -> Result<Vec<View>> {
     let (index, size) = (cx.tensor("index")?, cx.results[0].1[0]);
     let places = positions(cx.call.row.name, index, 0, size, true)?;
-    let mut ends = vec![0i64; size];
-    places.iter().for_each(|place| ends[*place] += 1);
+    let mut ends = counted(&places, size);
     let mut before = 0;
     for end in &mut ends {
         before += *end;

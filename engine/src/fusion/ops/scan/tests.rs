@@ -20,6 +20,20 @@ fn prefixes_are_combined_along_an_axis() {
 }
 
 #[test]
+fn from_the_last_to_the_first() {
+    let x = dense(F32, &[2, 3], &[1.0, 3.0, 2.0, 4.0, -1.0, 0.5]);
+    check_value("%0 = cumsum %a dim(1) reverse", one(&x), F32, &[2, 3], &[6.0, 5.0, 2.0, 3.5, -0.5, 0.5]);
+    check_value("%0 = cumsum %a dim(0) reverse", one(&x), F32, &[2, 3], &[5.0, 2.0, 2.5, 4.0, -1.0, 0.5]);
+    check_value("%0 = cumprod %a dim(1) reverse", one(&x), F32, &[2, 3], &[6.0, 6.0, 2.0, -2.0, -0.5, 0.5]);
+    check_value("%0 = cummax %a dim(1) reverse", one(&x), F32, &[2, 3], &[3.0, 3.0, 2.0, 4.0, 0.5, 0.5]);
+    check_value("%0 = cummin %a dim(-1) reverse", one(&x), F32, &[2, 3], &[1.0, 2.0, 2.0, -1.0, -1.0, 0.5]);
+    check_value("%0 = cumsum %a dim(0) reverse", &[dense(I8, &[3], &[100.0; 3])], I8, &[3], &[44.0, -56.0, 100.0]);
+    let half = dense(F16, &[4], &[1.0, 1.0, 1.0, 2048.0]);
+    check_value("%0 = cumsum %a dim(0) reverse", &[half], F16, &[4], &[2052.0, 2050.0, 2048.0, 2048.0]);
+    check_value("%0 = cumsum %a dim(1) reverse", &[counting(F32, &[2, 0])], F32, &[2, 0], &[]);
+}
+
+#[test]
 fn types_stay_and_prefixes_are_rounded_once() {
     check_value("%0 = cumsum %a dim(0)", &[dense(I8, &[3], &[100.0; 3])], I8, &[3], &[100.0, -56.0, 44.0]);
     check_value("%0 = cumsum %a dim(0)", &[dense(Bool, &[3], &[0.0, 1.0, 1.0])], Bool, &[3], &[0.0, 1.0, 1.0]);
