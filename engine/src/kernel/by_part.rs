@@ -231,24 +231,20 @@ fn instructions(expr: Expr, dtype: DType) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::branch_by_part;
-    use crate::kernel::same_terms::check_same_terms;
-    use crate::kernel::{Kernel, parse, print, verify};
+    use crate::kernel::same_terms::{check_same_terms, kernel_of_rows};
+    use crate::kernel::{Kernel, print, verify};
 
     /// Rows of `2 n`, one a block, of which a thread computes four elements at `shift` from where they are aligned: a power of
     /// those before `n`, and the sine of the others.
     fn read(shift: &str, chosen: &str) -> Kernel {
         let index = format!("threadIdx.x * 4 + v - {shift}");
-        let text = format!(
-            "kernel k index i32 {{
-  param m: i32 = size(0, 0)
-  param n: i32 = size(0, 1)
-  param *x = input(0)
-  param *y = output(0)
-  global x: f32[m * n] align 16
-  global y: f32[m * (n * 2)] align 16
+        let declared = "  global y: f32[m * (n * 2)] align 16
   local a: f32[4] align 16
   local b: f32[4] align 16
   launch grid (m, 1, 1) block (16, 1, 1) max_threads 16 min_blocks 1
+";
+        let body = format!(
+            "\
   for u: i32 in 0..4 unroll {{
     if threadIdx.x * 4 + u - {shift} >= 0 && threadIdx.x * 4 + u - {shift} < n {{
       let r: f32 = load x[blockIdx.x * n + (threadIdx.x * 4 + u - {shift})]
@@ -269,14 +265,10 @@ mod tests {
     if threadIdx.x * 4 + w - {shift} >= 0 && threadIdx.x * 4 + w - {shift} < n * 2 {{
       store y[blockIdx.x * (n * 2) + (threadIdx.x * 4 + w - {shift})] = o
     }}
-  }}
-}}
-",
+  }}",
             chosen.replace("$v", &index)
         );
-        let kernel = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-        verify(&kernel).unwrap_or_else(|error| panic!("{error}"));
-        kernel
+        kernel_of_rows(declared, &body)
     }
 
     /// The kernel has so many loops of each value alone, and of both, and writes what it wrote.

@@ -88,11 +88,15 @@ pub(super) fn has_large_rows(fusion: &Fusion, bindings: &Bindings) -> bool {
     })
 }
 
-/// Bytes of the elements of a tensor.
-fn bytes(fusion: &Fusion, bindings: &Bindings, tensor: TensorId) -> i64 {
-    let own = &fusion.tensors[tensor];
-    let sizes = own.axes.iter().map(|axis| bindings.scalar(axis.extent).as_i64());
-    sizes.fold(own.dtype.bytes() as i64, i64::saturating_mul)
+/// The elements of a tensor.
+pub(super) fn elements(fusion: &Fusion, bindings: &Bindings, tensor: TensorId) -> i64 {
+    let sizes = fusion.tensors[tensor].axes.iter().map(|axis| bindings.scalar(axis.extent).as_i64());
+    sizes.fold(1, i64::saturating_mul)
+}
+
+/// Their bytes.
+pub(super) fn bytes(fusion: &Fusion, bindings: &Bindings, tensor: TensorId) -> i64 {
+    elements(fusion, bindings, tensor).saturating_mul(fusion.tensors[tensor].dtype.bytes() as i64)
 }
 
 /// The axis along which neighbours of a tensor lie side by side, if it is large and these are many.

@@ -4,8 +4,8 @@
 //! its own, join a copy of the argument. Where kernels write what is joined in place (`joined`), one copies the argument there, as
 //! any kernel writes; else the copy is nothing, in the kernel that joins.
 
+use super::facts::is_join;
 use crate::diag::Result;
-use crate::fusion::ops::Form;
 use crate::fusion::{Fusion, OpId, OpKind, Operand, Rewriter, Rewritten, TensorId};
 use crate::util::SecondaryMap;
 
@@ -19,8 +19,7 @@ pub(super) fn with_copies(fusion: &Fusion) -> Result<Option<Rewritten>> {
     }
     let is_argument = |tensor: TensorId| fusion.definition(tensor).is_none();
     let wants_copies = |id: &OpId| {
-        let joins = matches!(&fusion.ops[*id].kind, OpKind::Call(call) if call.movement().form == Some(Form::Cat));
-        joins
+        is_join(&fusion.ops[*id].kind)
             && fusion.tensor_inputs(*id).any(is_argument)
             && fusion.tensor_inputs(*id).any(|tensor| is_of_sums[tensor])
     };

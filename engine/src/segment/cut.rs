@@ -9,7 +9,7 @@ use super::joined::{Joined, Place, Places};
 use super::moments::{self, Moments};
 use super::partial;
 use super::search::Groups;
-use super::several::Several;
+use super::several::{Several, computes_for_nothing, has_joins_and_long_functions};
 use crate::array::{dense_like, view_strides};
 use crate::compile::{
     BoundFusion, KernelChoice, KernelForm, Plan, PlanSource, bind_launch, check_together, choose_kernel, output_metas,
@@ -242,9 +242,10 @@ pub(crate) fn segment(
     let aliases = if may_alias { Aliases::new(&whole.fusion, &bindings, bound, &outputs)? } else { Aliases::default() };
     let several = Several { planner, whole: &whole, bindings: &bindings, aliases: &aliases, bound, outputs: &outputs };
     let can_be_one = whole.can_be_one && whole.fusion.ops.ids().all(|op| !aliases.ops[op]);
-    let known = (can_be_one && has_large_rows(&whole.fusion, &bindings)).then(|| several.facts(true));
-    let is_one =
-        can_be_one && known.as_ref().is_none_or(|facts| !facts.holds_rows_across()) && !several.computes_for_nothing();
+    let is_asked = has_large_rows(&whole.fusion, &bindings) || has_joins_and_long_functions(&whole.fusion);
+    let known = (can_be_one && is_asked).then(|| several.facts(true));
+    let is_better_cut = |facts: &OpFacts<'_>| facts.holds_rows_across() || computes_for_nothing(facts);
+    let is_one = can_be_one && !known.as_ref().is_some_and(is_better_cut);
     let alone = if is_one { planner.alone(&whole, &bindings, bound, &outputs)? } else { None };
     let (mut segments, places) = match alone {
         Some(segment) => (vec![segment], Places::default()),

@@ -1,6 +1,6 @@
 //! What segmentation knows of each operation.
 
-use super::across::{LARGE, SHORT_ROW, many_side_by_side, run_across};
+use super::across::{LARGE, SHORT_ROW, bytes, many_side_by_side, run_across};
 use super::aliases::Aliases;
 use super::search::Groups;
 use super::summary::{Conflict, check};
@@ -223,8 +223,7 @@ impl<'a> OpFacts<'a> {
 
     /// The bytes of a tensor's elements, which other sizes have others of.
     pub(super) fn exact_bytes(&self, tensor: TensorId) -> i64 {
-        let sizes = self.bindings.sizes(self.fusion, tensor).into_iter();
-        sizes.fold(self.fusion.tensors[tensor].dtype.bytes() as i64, i64::saturating_mul)
+        bytes(self.fusion, self.bindings, tensor)
     }
 
     /// Whether operations reduce over rows and over columns, or a few positions.
@@ -342,6 +341,11 @@ fn moves_nothing(op: &Op) -> bool {
         OpKind::Permute { .. } | OpKind::Broadcast { .. } | OpKind::Squeeze { .. } => true,
         kind => is_reshape(kind),
     }
+}
+
+/// Whether an operation joins tensors.
+pub(super) fn is_join(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Call(call) if call.movement().form == Some(Form::Cat))
 }
 
 /// Whether an operation gives what it reads other axes.

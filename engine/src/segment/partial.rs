@@ -6,7 +6,7 @@
 //! In: a fusion with its sizes, and of what is found in it, what is to be made so. Out: the fusion with it. Sums of floats are in another
 //! order then, as between threads; maxima and minima are the same.
 
-use super::across::LARGE;
+use super::across::{LARGE, bytes, elements};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::{Bindings, Fusion, OpId, OpKind, Operand, Rewriter, Rewritten, TensorId, made_tensor};
 use crate::num::ReduceOp;
@@ -31,14 +31,13 @@ pub(super) fn find(fusion: &Fusion, bindings: &Bindings) -> Vec<OfReduced> {
             known.entry((x, op)).or_default().push(id);
         }
     }
-    let elements = |tensor: TensorId| bindings.sizes(fusion, tensor).into_iter().fold(1i64, i64::saturating_mul);
-    let left = |id: OpId| elements(fusion.ops[id].output());
+    let left = |id: OpId| elements(fusion, bindings, fusion.ops[id].output());
     let mut found = Vec::new();
     for ((x, _), ids) in known.iter().filter(|(_, ids)| ids.len() > 1) {
-        let (all, bytes) = (elements(*x), fusion.tensors[*x].dtype.bytes() as i64);
-        if all.saturating_mul(bytes) < LARGE {
+        if bytes(fusion, bindings, *x) < LARGE {
             continue;
         }
+        let all = elements(fusion, bindings, *x);
         for &id in ids {
             let parts = ids.iter().filter(|part| left(**part).saturating_mul(FEWER) <= all);
             let part = parts.filter(|part| is_part(fusion, **part, id)).min_by_key(|part| (left(**part), **part));

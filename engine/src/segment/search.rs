@@ -16,12 +16,11 @@
 //! that is refused is cut in two after all: of what it would store for that alone. Then groups are joined
 //! once more, of which some may be one kernel now that they repeat what others made of the same tensors.
 
-use super::across::LARGE;
-use super::facts::OpFacts;
+use super::across::{LARGE, elements};
+use super::facts::{OpFacts, is_join};
 use super::order::Order;
 use super::summary::check;
 use crate::axes::MAX_FORKS;
-use crate::fusion::ops::Form;
 use crate::fusion::{OpId, OpKind, TensorId};
 use crate::schedule::widens;
 use crate::template::is_scan;
@@ -414,11 +413,12 @@ impl<'a> Groups<'a> {
     /// computes every part for each element.
     pub(super) fn bytes_for_nothing(&self, op: OpId) -> i64 {
         let OpFacts { fusion, bindings, .. } = self.facts;
-        let is_join = matches!(&fusion.ops[op].kind, OpKind::Call(call) if call.movement().form == Some(Form::Cat));
-        let Some(&group) = self.holders[op].first().filter(|group| is_join && self.is_kernel(**group)) else {
+        let Some(&group) =
+            self.holders[op].first().filter(|group| is_join(&fusion.ops[op].kind) && self.is_kernel(**group))
+        else {
             return 0;
         };
-        let count = |tensor: TensorId| bindings.sizes(fusion, tensor).into_iter().fold(1, i64::saturating_mul);
+        let count = |tensor: TensorId| elements(fusion, bindings, tensor);
         let whole = count(fusion.ops[op].output());
         let for_nothing = fusion.tensor_inputs(op).map(|part| {
             self.long_functions(group, part).saturating_mul(whole - count(part)).saturating_mul(BYTES_OF_FUNCTION)
@@ -453,8 +453,7 @@ impl<'a> Groups<'a> {
             let made = facts.fusion.definition(tensor).filter(|made| !facts.host[*made]);
             made.is_some_and(|made| !self.holders[op].iter().any(|group| self.holders[made].contains(group)))
         };
-        matches!(kind, OpKind::Call(call) if call.movement().form == Some(Form::Cat))
-            && facts.fusion.tensor_inputs(op).any(is_stored)
+        is_join(kind) && facts.fusion.tensor_inputs(op).any(is_stored)
     }
 
     /// What the groups move and launch, about; what no kernel computes costs the same in any groups.

@@ -7,16 +7,27 @@
 use super::aliases::Aliases;
 use super::cut::{KernelPlanner, Segment, SegmentCompiler, has_libraries};
 use super::derived::Whole;
-use super::facts::OpFacts;
+use super::facts::{OpFacts, is_join};
 use super::joined::{Joined, Places};
 use super::search::{Groups, search};
 use super::settle::{Settled, Undo};
 use crate::compile::BoundFusion;
 use crate::diag::{Diagnostic, Result};
-use crate::fusion::ops::Form;
-use crate::fusion::{Bindings, Op, OpKind};
+use crate::fusion::{Bindings, Fusion, OpKind};
 use crate::options::Phase;
 use crate::tensor::TensorMeta;
+
+/// Whether something is joined, and long functions are computed, maybe of that.
+pub(super) fn has_joins_and_long_functions(fusion: &Fusion) -> bool {
+    let kinds = || fusion.ops.values().map(|op| &op.kind);
+    kinds().any(is_join) && kinds().any(|kind| matches!(kind, OpKind::Unary(function) if function.is_long()))
+}
+
+/// Whether one kernel of all would compute long functions of what it joins that are not used, so that others may be better.
+pub(super) fn computes_for_nothing(facts: &OpFacts<'_>) -> bool {
+    let one = Groups::new(facts, vec![facts.fusion.ops.ids().collect()]);
+    facts.fusion.ops.ids().any(|op| one.bytes_for_nothing(op) > 0)
+}
 
 /// What is cut.
 pub(super) struct Several<'a> {
@@ -36,19 +47,6 @@ impl<'a> Several<'a> {
         let Self { planner: KernelPlanner { cx, .. }, whole, bindings, aliases, bound, outputs } = self;
         let with = (has_libraries(cx), with_online);
         OpFacts::new(cx.device, &whole.fusion, bindings, &whole.cuts, aliases, (bound.args, *outputs), with)
-    }
-
-    /// Whether one kernel would compute long functions of what it joins that are not used, so that others may be better.
-    pub(super) fn computes_for_nothing(&self) -> bool {
-        let fusion = &self.whole.fusion;
-        let has_long = |op: &Op| matches!(op.kind, OpKind::Unary(function) if function.is_long());
-        let joins = |op: &Op| matches!(&op.kind, OpKind::Call(call) if call.movement().form == Some(Form::Cat));
-        let may = fusion.ops.values().any(has_long) && fusion.ops.values().any(joins);
-        may && {
-            let facts = self.facts(true);
-            let one = Groups::new(&facts, vec![fusion.ops.ids().collect()]);
-            fusion.ops.ids().any(|op| one.bytes_for_nothing(op) > 0)
-        }
     }
 
     /// Its segments, given what is known of its operations, if that was asked before.

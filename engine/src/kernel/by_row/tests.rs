@@ -1,23 +1,18 @@
 use super::look_up_by_row;
-use crate::kernel::same_terms::check_same_terms;
-use crate::kernel::{Kernel, parse, print, verify};
+use crate::kernel::same_terms::{check_same_terms, kernel_of_rows};
+use crate::kernel::{Kernel, print, verify};
 
 /// A kernel of which each thread computes two vectors of eight elements of `m` rows of `n`, by what it reads at an index of
 /// their number `$e`.
 fn read(index: &str, condition: &str) -> Kernel {
     let element = |vector: &str, lane: &str| format!("(blockIdx.x * 2 + {vector}) * 64 + threadIdx.x * 8 + {lane}");
     let [index, condition] = [index, condition].map(|text| text.replace("$e", &format!("({})", element("u", "v"))));
-    let text = format!(
-        "kernel k index i32 {{
-  param m: i32 = size(0, 0)
-  param n: i32 = size(0, 1)
-  param *x = input(0)
-  param *y = output(0)
-  global x: f32[m * n] align 16
-  global y: f32[m * n] align 16
+    let declared = "  global y: f32[m * n] align 16
   local a: f32[16] align 16
   launch grid (ceildiv(m * n, 128), 1, 1) block (8, 1, 1) max_threads 8 min_blocks 1
-  for u: i32 in 0..2 unroll {{
+";
+    let body = format!(
+        "  for u: i32 in 0..2 unroll {{
 for v: i32 in 0..8 unroll {{
   if {condition} {{
     let r: f32 = load x[{index}]
@@ -35,14 +30,10 @@ for q: i32 in 0..8 unroll {{
     store y[{e}] = t + 1.0f32
   }}
 }}
-  }}
-}}
-",
+  }}",
         e = element("p", "q")
     );
-    let kernel = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    verify(&kernel).unwrap_or_else(|error| panic!("{error}"));
-    kernel
+    kernel_of_rows(declared, &body)
 }
 
 /// The kernel loads so often in its text, and writes what it wrote.

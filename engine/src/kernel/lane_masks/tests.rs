@@ -1,8 +1,8 @@
 //! What becomes of tests of lanes, and that the same elements are written.
 
 use super::replace_tests;
-use crate::kernel::same_terms::check_same_terms;
-use crate::kernel::{Kernel, parse, print, verify};
+use crate::kernel::same_terms::{check_same_terms, kernel_of_rows};
+use crate::kernel::{Kernel, print, verify};
 
 /// Reads statements of blocks of 8 threads, which read `x` and write `y`, of `m` rows of `n` floats. A block has a row;
 /// its thread holds two vectors of it, those from `$e` to `$l` for `U` of 0 and 1. In each nest `U`, `V` and `W` are names of
@@ -18,24 +18,11 @@ fn read(nests: &[String]) -> Kernel {
     let body: String = nests.iter().enumerate().map(nest).collect();
     let body = body.replace('{', "{\n").replace('}', "\n}\n");
     let body: Vec<&str> = body.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let text = format!(
-        "kernel k index i32 {{
-  param m: i32 = size(0, 0)
-  param n: i32 = size(0, 1)
-  param *x = input(0)
-  param *y = output(0)
-  global x: f32[m * n] align 16
-  global y: f32[m * n] align 16
+    let declared = "  global y: f32[m * n] align 16
   local a: f32[8] align 16
   launch grid (m, 1, 1) block (8, 1, 1) max_threads 8 min_blocks 1
-{}
-}}
-",
-        body.join("\n")
-    );
-    let kernel = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    verify(&kernel).unwrap_or_else(|error| panic!("{error}"));
-    kernel
+";
+    kernel_of_rows(declared, &body.join("\n"))
 }
 
 /// The kernel gets so many arrays of masks, keeps so many tests at the lower end, and writes what it wrote.
