@@ -223,7 +223,7 @@ fn turns_in_straight_code() {
 #[test]
 fn turns_of_rows_in_turn() {
     for n in 2..=5 {
-        check_turns(&one_after_another(n), [97, 1501], [n, n], true);
+        check_turns(&one_after_another(n), [97, 3001], [n, n], true);
     }
 }
 

@@ -18,33 +18,30 @@ const FAMILIES: &str = include_str!("families.fuse");
 const DRAWN: usize = 200;
 
 /// For each family the most kernels that the first sizes may need, and others beside them.
-/// Wanted are 40 and 10: a choice is fitted to the shape by measurement, so fewer are a
-/// matter of measuring, too. Some of each family of rows are those of rows at odd places
-/// that share warps: an H200 runs these in 0.5 to 0.9 of the time that others took. Five of each are those of rows of few
-/// warps that are read in aligned accesses of half the width: in 0.73 to 0.93 of the time of shifted ones. Of sums of columns
-/// four to seven take rows together: in 0.35 to 0.95 of the time of those that take them one by one. Three of the first
-/// have three quarters of a power of two threads along short rows, and rows of several blocks have such of three, five and six
-/// warps: in 0.87 to 0.96 of the time. Twenty-two of softmax over columns are those at odd places
-/// that threads hold, of so many elements: in 0.4 to 0.9 of the time.
+/// Wanted are 40 and 10. Rows are chosen for by steps of an octave (`heuristic/typical.rs`), at odd places by others than whole vectors
+/// and than half ones, and where they are few by others than where they are many. What is more: up to 22 of each family of rows are
+/// those at odd places that share warps, whose length is a constant of the kernel (shared by lengths up to a bound, kernels took 1.15 to
+/// 1.4 times as long on an H200, but for plain sums); of softmax over columns 22 are those that threads hold, of so many elements.
+/// Gradients of norms have no shifted vectors, so that there are four widths of rows.
 const MOST: &[(&str, usize, usize)] = &[
-    ("bias_gelu", 19, 8),
+    ("bias_gelu", 15, 8),
     ("swiglu", 4, 2),
-    ("add_column", 16, 3),
+    ("add_column", 6, 3),
     ("dropout_residual", 36, 9),
     ("transpose", 6, 2),
-    ("column_sums", 44, 27),
-    ("row_sums", 60, 32),
-    ("row_sums_half", 55, 32),
+    ("column_sums", 36, 16),
+    ("row_sums", 49, 31),
+    ("row_sums_half", 50, 31),
     ("sum_all", 8, 3),
-    ("gelu_bias_backward", 28, 16),
-    ("softmax", 89, 43),
-    ("softmax_backward", 88, 46),
+    ("gelu_bias_backward", 23, 14),
+    ("softmax", 60, 36),
+    ("softmax_backward", 59, 33),
     ("softmax_outer", 72, 40),
-    ("layer_norm", 113, 67),
-    ("layer_norm_backward", 154, 98),
-    ("rms_norm", 95, 44),
-    ("rms_norm_residual", 87, 42),
-    ("block_epilogue", 98, 57),
+    ("layer_norm", 62, 28),
+    ("layer_norm_backward", 108, 50),
+    ("rms_norm", 62, 35),
+    ("rms_norm_residual", 56, 32),
+    ("block_epilogue", 61, 33),
 ];
 
 /// Numbers of rows and columns, drawn evenly by their logarithms.

@@ -19,6 +19,7 @@ mod host_quotients;
 mod host_random;
 mod layers;
 mod lowering;
+mod memory_counts;
 mod operations;
 mod oracle;
 mod pairs;

@@ -121,6 +121,7 @@ const EXAMPLES: &[(&str, &str, &str, &str)] = &[
     ("slice", "f32[4,5]", "slice %a starts(0, 1) ends(2, 4)", "slice %a starts(0, 1) ends(2, 5)"),
     ("pad", "f32[2,3]", "pad %a widths(1, 2)", "pad %a, 1.0 widths(1, 2)"),
     ("cat", "f32[2,3] f32[2,3]", "cat %a, %b dim(1)", "cat %a, %b"),
+    ("sum_of", "f32[2,3] f32[1,3] f32[2,3]", "sum_of %a, %b, %c", "sum_of %c, %b"),
     (
         "size",
         "f32[2,3]",

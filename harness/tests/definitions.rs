@@ -66,6 +66,7 @@ const NOT_CALLED: &[(&str, &str)] = &[
     ("last_position", "a step of scatter"),
     ("grouped_sums", "a step of grouped_mm"),
     ("max_sum_exp", "a step of softmax"),
+    ("sum_of", "sum, of its terms"),
 ];
 
 #[test]

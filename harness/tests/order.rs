@@ -75,10 +75,10 @@ fn the_checker_of_order_raises_no_alarm_on_kernels_of_cases() {
             continue;
         }
         // Positions are stored where the places of all before them say: that these differ follows from counts, not from indices. The
-        // greatest of those of a place is kept by atomics, wherever an index says that it is.
+        // greatest of those of a place, and how many they are, is kept by atomics of integers, wherever an index says that it is.
         match report.is_proof() {
             true => {}
-            false if matches!(found.plan.scheduler(), "runs" | "last") => by_places += 1,
+            false if matches!(found.plan.scheduler(), "runs" | "last" | "counts") => by_places += 1,
             false => open.push(found.id.as_str()),
         }
         if let Some(alarm) = report.alarms.first() {

@@ -136,7 +136,8 @@ fn a_second_look_decides() {
     assert!(line_of(&text, "PlaceTest.c3").ends_with("confirmed"), "{text}");
     assert!(place.read("results/history/played-gpu/gate.csv").contains(",slower,1.0"), "{text}");
     // Where it cannot be asked, history decides.
-    check(&place, &bench("11", &["--baseline", "kept/broken"]), 10, &["could not be asked: ", "no driver here"]);
+    let why = "no further round could be measured: round 1, measurement 1 of 4, by the kept binary: ";
+    check(&place, &bench("11", &["--baseline", "kept/broken"]), 10, &[why, "no driver here"]);
     check(&place, &bench("12", &["--baseline", "kept/none"]), 2, &["kept/none: there is no program"]);
     let text = check(&place, &bench("13", &["--baseline", "kept/slow"]), 0, &["1 slower"]);
     assert!(line_of(&text, "PlaceTest.c3").ends_with("refuted"), "{text}");
@@ -144,6 +145,33 @@ fn a_second_look_decides() {
     machine(&place, "machine.toml", "*", 1.04);
     check(&place, &bench("15", &["--baseline", "kept/quick"]), 10, &["slower as a whole", "in turns +", "confirmed"]);
     check(&place, &bench("16", &["--baseline", "kept/slow"]), 0, &["slower as a whole", "refuted"]);
+}
+
+/// A case that fails in turns is told, and the others are measured on; what a binary that breaks in the third round measured before
+/// stays, and history decides what that did not.
+#[test]
+fn what_breaks_in_turns_is_told_and_the_rest_stays() {
+    let place = measured("times-broken-turns");
+    keep_cases(&place);
+    ["c3", "c5"].iter().for_each(|name| change(&place, name));
+    machine(&place, "machine.toml", "PlaceTest.c3", 1.05);
+    machine(&place, "quick.toml", "", 1.0);
+    keep(&place, "kept/quick", "--nvml quick.toml");
+    place.program(
+        "kept/dies",
+        "#!/bin/sh\necho >> asked\n[ $(wc -l < asked) -gt 4 ] && { echo the disk is full; exit 7; }\nexec kept/quick \"$@\"\n",
+    );
+    let broken = place.read("old/c5.fuse") + "; expect: kernels = 9\n";
+    place.file("old/c5.fuse", &broken);
+    let said = ["1 confirmed", "in turns no longer measured: PlaceTest.c5: fail.golden, by the kept one"];
+    let text = check(&place, &bench("10", &["--baseline", "kept/quick"]), 10, &said);
+    assert!(line_of(&text, "PlaceTest.c3").ends_with("confirmed"), "{text}");
+    assert!(text.contains(" of 10 m 00 s"), "a budget that nobody gave is told: {text}");
+    let said =
+        ["in up to 2 rounds of A B B A: ", "round 3, measurement 1 of 4, by the kept binary: ", "the disk is full"];
+    let text = check(&place, &bench("11", &["--baseline", "kept/dies"]), 10, &said);
+    let line = line_of(&text, "PlaceTest.c3");
+    assert!(line.ends_with("slower") && line.contains(" +-"), "by history, beside what turns told: {text}");
 }
 
 /// Without any history a kept binary tells slowdowns of a few percent, and by how much.
@@ -168,6 +196,7 @@ fn a_kept_binary_tells_what_no_history_does() {
         assert!((told - factor).abs() < 1.0 && line.ends_with("confirmed"), "{text}");
     }
     // Time for one round says nothing yet.
-    let text = check(&place, &bench("2", &["--baseline", "kept/quick", "--budget", "1ms"]), 0, &["2 cannot tell"]);
+    let said = ["2 cannot tell", "of 0.00 s, which were over (--budget)"];
+    let text = check(&place, &bench("2", &["--baseline", "kept/quick", "--budget", "1ms"]), 0, &said);
     assert!(text.contains("2 cases in up to 1 round of A B B A"), "{text}");
 }

@@ -28,7 +28,7 @@ mod async_copy;
 mod block;
 mod clocks;
 pub mod convert;
-mod counters;
+pub mod counters;
 mod exec;
 mod grid;
 mod lanes;

@@ -72,7 +72,7 @@ impl Refinable {
         let OpKind::Call(own) = &op.kind else { return true };
         let rank = |tensor: TensorId| fusion.tensors[tensor].axes.len();
         match own.movement().form {
-            Some(Form::Expand) => true,
+            Some(Form::Expand | Form::SumOf) => true,
             _ if self.reduces => false,
             Some(Form::Cat) => true,
             Some(Form::Lookup(IndexAxes::Same)) => own.lookup().is_some(),

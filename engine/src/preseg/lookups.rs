@@ -1,14 +1,16 @@
 //! Lookups read memory, and what is computed element by element of a table is computed of the elements that
 //! are found: `take(f(x, y), i)` is `f(take(x, i), take(y, i))`, and of what is one element along the axis that is looked
 //! up nothing is taken. Of positions along that axis, of which a mask is made, the index itself tells what is taken. So a table of
-//! log-probabilities is never stored for the few of them that a loss asks for. A gather of all that is on the other axes is a `take_along_axis`. What is computed between two lookups of one tensor is
+//! log-probabilities is never stored for the few of them that a loss asks for. A gather of all that is on the other axes is a `take_along_axis`, and an
+//! `index_select` where the index is the same along these. What is computed between two lookups of one tensor is
 //! computed behind both, which are one then (`places`).
 //!
 //! In the way of that: a table that is returned, and what lies behind the operations if it is computed by a kernel, since
 //! that would have to be stored in place of the table.
 
-use super::make::call as make;
+use super::make::{call as make, squeeze};
 use super::places::may_be_one;
+use super::scatters::Line;
 use super::whole::{Change, Changes, Whole, call, operand};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::{Call, Form, IndexAxes, Lookup, OpArg};
@@ -19,7 +21,33 @@ use crate::num::{BinaryOp, DType};
 const MOST_MOVED: usize = 16;
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
-    whole.each(&|whole, op| of_gather(whole, op).or_else(|| behind(whole, op)))
+    whole.each(&|whole, op| of_rows(whole, op).or_else(|| of_gather(whole, op)).or_else(|| behind(whole, op)))
+}
+
+/// What is looked up at the same positions for all of a row, where an index is spread over it: rows are looked up.
+fn of_rows<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
+    let OpKind::Call(call) = &op.kind else { return None };
+    if !matches!(call.movement().form, Some(Form::Lookup(IndexAxes::Within | IndexAxes::Same))) {
+        return None;
+    }
+    let [Operand::Tensor(x), Operand::Tensor(index)] = *op.inputs.as_slice() else { return None };
+    let (dim, output) = (call.axis("dim"), op.output());
+    let line = Line::of(whole, index, dim)?;
+    let is_all = |axis: usize| {
+        whole.sizes(x)[axis] == whole.sizes(output)[axis] && whole.kind(x, axis) == whole.kind(output, axis)
+    };
+    let is_alike = (0..whole.rank(x)).all(|axis| axis == dim || is_all(axis))
+        && whole.kind(line.tensor, line.axis) == whole.kind(output, dim);
+    is_alike.then(|| -> Change<'a> {
+        Box::new(move |r| {
+            let others: Vec<bool> = (0..whole.rank(line.tensor)).map(|axis| axis != line.axis).collect();
+            let (x, spread) = (r.tensor(x)?, r.tensor(line.tensor)?);
+            let index = squeeze(&mut r.builder, spread, &others)?;
+            make(&mut r.builder, "index_select", |args| {
+                args.value("x", x).value("index", index).with("dim", OpArg::Int(dim as i64))
+            })
+        })
+    })
 }
 
 /// A gather whose index is as long as what it reads on the axes that are not looked up.

@@ -56,6 +56,7 @@ mod stacks;
 mod steps;
 mod table;
 mod tallies;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod thin;

@@ -19,7 +19,7 @@ use super::finest::{Finest, Refinable, line, tensor_of};
 use super::lookups::is_stored;
 use super::make::{broadcast, call as make, extents, reshape, squeeze, tensor};
 use super::whole::{Changes, Whole, call, of_one, operand};
-use super::windows::is_of_inputs;
+use super::windows::{Terms, is_of_inputs, position};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::{Form, OpArg};
 use crate::fusion::{Fusion, Op, OpKind, Operand, Rewriter, Src, TensorId};
@@ -38,7 +38,7 @@ pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
     for (op, from, is_direct) in candidates {
         let to = op.output();
         // Parts are shown of what is in memory: of inputs, if what lies before is computed of the same parts of these.
-        if !is_direct && !is_of_inputs(whole, from) {
+        if !is_direct && !is_of_inputs(whole, from) && !shows_positions(whole, from, to) {
             continue;
         }
         let is_usable = |tensor: TensorId| whole.regroups(tensor) && whole.declares(tensor) && !whole.is_empty(tensor);
@@ -57,6 +57,17 @@ pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
         changes.insert(id, of_one(Box::new(move |r: &mut Rewriter<'_>| region.write(r, op))));
     }
     changes
+}
+
+/// Whether all that is read behind a reshape is at single positions of a last axis that cuts the one before it, and can be computed of
+/// the same positions of inputs: neighbours in a row that is reduced, which are combined.
+fn shows_positions(whole: &Whole<'_>, from: TensorId, to: TensorId) -> bool {
+    let (Some(last), Some(own)) = (whole.rank(from).checked_sub(1), whole.rank(to).checked_sub(1)) else {
+        return false;
+    };
+    let (all, few) = (whole.sizes(from)[last], whole.sizes(to)[own]);
+    let at_one = |reader: &Op| position(whole, reader).is_some_and(|(axis, _)| axis == own);
+    few > 1 && all % few == 0 && all > few && whole.readers(to).all(at_one) && Terms::of(whole, from, last).is_some()
 }
 
 /// Whether a fusion has reshapes that could go, so that its sizes have to be seen.
@@ -284,6 +295,7 @@ impl Region<'_> {
                 let tensors = OpArg::Values(tensors.into_iter().map(Src::from).collect());
                 make(&mut r.builder, "cat", |args| args.with("tensors", tensors).with("dim", dim))
             }
+            OpKind::Call(own) if own.movement().form == Some(Form::SumOf) => r.write_on(op, &tensors),
             OpKind::Call(_) => {
                 let x = operand(op).ok_or_else(|| Diagnostic::bug("nothing is expanded"))?;
                 let mut shape = self.shape(r, output);

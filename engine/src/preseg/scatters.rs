@@ -54,13 +54,13 @@ struct Put {
 
 /// What an index has along one axis, if it is the same along all others.
 #[derive(Clone, Copy)]
-struct Line {
-    tensor: TensorId,
-    axis: usize,
+pub(super) struct Line {
+    pub(super) tensor: TensorId,
+    pub(super) axis: usize,
 }
 
 impl Line {
-    fn of(whole: &Whole<'_>, index: TensorId, dim: usize) -> Option<Self> {
+    pub(super) fn of(whole: &Whole<'_>, index: TensorId, dim: usize) -> Option<Self> {
         let is_line = |tensor: TensorId, along: usize| {
             (0..whole.rank(tensor)).all(|axis| axis == along || whole.is_broadcast(tensor, axis))
         };

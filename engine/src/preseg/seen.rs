@@ -2,7 +2,7 @@
 //!
 //! Most rules ask whether a size is 0 or 1, and whether two are equal. Rules about slices, pads,
 //! joined and repeated tensors, about reshapes between what is computed, about scans of what is turned round,
-//! and about equal numbers that are added, calculate with sizes. In: a fusion and its arguments. Out:
+//! about equal numbers that are added and about reductions over a few positions, calculate with sizes. In: a fusion and its arguments. Out:
 //! [`SeenSizes`], numbers that stand for sizes: the sizes themselves only where such operations
 //! are, and whether arguments are row-major. Of the first elements of lines it is seen besides whether an axis is too long
 //! for positions of 32 bits, of products that may be widened about how long axes are, and which axis of an argument is the
@@ -10,7 +10,7 @@
 
 use super::pitches::lengths_of;
 use super::whole::call;
-use super::{mirrors, places, regroup, tallies};
+use super::{mirrors, places, regroup, tallies, terms};
 use crate::compile::BoundFusion;
 use crate::fusion::ops::Form;
 use crate::fusion::{Axis, Bindings, Fusion, OpKind, TensorId};
@@ -51,7 +51,8 @@ impl SeenSizes {
         }) || regroup::may_find(fusion)
             || places::may_find(fusion)
             || mirrors::may_find(fusion)
-            || tallies::may_find(fusion);
+            || tallies::may_find(fusion)
+            || terms::may_find(fusion, bindings);
         let finds_tops = fusion.ops.values().any(|op| call(op, Form::Top).is_some());
         let axes = || fusion.tensors.values().flat_map(|tensor| &tensor.axes);
         let size_of = |axis: &Axis| bindings.scalar(axis.extent).as_i64();

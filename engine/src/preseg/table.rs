@@ -8,7 +8,7 @@ use super::seen::SeenSizes;
 use super::whole::{Changes, Whole};
 use super::{
     casts, cats, counts, empty, lookups, meetings, mirrors, moves, overlaps, peaks, pitches, places, products, puts,
-    regroup, repeats, rolls, scans, scatters, shifts, slices, splits, stacks, tallies, thin, tops, twins,
+    regroup, repeats, rolls, scans, scatters, shifts, slices, splits, stacks, tallies, terms, thin, tops, twins,
 };
 use crate::compile::BoundFusion;
 use crate::diag::{Diagnostic, Result, code};
@@ -52,6 +52,7 @@ passes! {
     rolls: "What is cut and joined again along several axes, or regrouped then, is looked up.";
     stacks: "What is computed of a row and of its parts in another order is computed part by part.";
     overlaps: "What is joined of parts that are computed of the same is chosen part by part.";
+    terms: "A reduction over a few positions, of parts, or of which others are made, is of its terms.";
     repeats: "What is repeated is read again.";
     tallies: "Equal numbers that are added where an index says are counted.";
     puts: "Rows that are added where an index says, and then up in groups, are added at once; narrow ones are widened last.";

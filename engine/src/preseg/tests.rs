@@ -4,7 +4,7 @@
 use super::{PASSES, SeenSizes, run};
 use crate::compile::BoundFusion;
 use crate::diag::{DiagnosticKind, Result, code};
-use crate::fusion::{Fusion, bind};
+use crate::fusion::{Fusion, TensorId, bind};
 use crate::num::{DType, Value};
 use crate::options::{CompileCx, DeviceDesc, NoTrace, Options};
 use crate::refeval;
@@ -22,6 +22,7 @@ mod rolls;
 mod slices;
 mod stacks;
 mod tallies;
+mod terms;
 
 /// Options with all passes switched off but these.
 fn only(passes: &[&str]) -> Options {
@@ -718,19 +719,41 @@ fn check_all(signature: &str, sizes: &[&[i64]], body: &str, passes: &[&str]) {
     check_values(&fusion, &made, &args);
 }
 
+/// What is kept apart of calls with arguments of such sizes, for an H200.
+fn key_of(fusion: &Fusion, sizes: &[[i64; 2]], options: &Options) -> Vec<i64> {
+    let meta = |(input, sizes): (TensorId, &[i64; 2])| {
+        ArgMeta::Tensor(TensorMeta::contiguous(fusion.tensors[input].dtype, sizes))
+    };
+    let args: Vec<ArgMeta> = fusion.input_tensors().map(|(_, tensor)| tensor).zip(sizes).map(meta).collect();
+    let bindings = bind(fusion, &args).expect("they fit");
+    let bound = BoundFusion { fusion, bindings: &bindings, args: &args, alignments: &vec![16; args.len()] };
+    SeenSizes::new(&CompileCx { options, device: &DeviceDesc::h200(), trace: &NoTrace }, &bound).key().clone()
+}
+
+/// Sizes of a softmax over few columns are no matter, since both of its reductions are over these.
+#[test]
+fn few_positions_are_seen_where_another_axis_is_reduced_too() {
+    let check = |body: &str, is_same: bool| {
+        let fusion = text::parse_one(&whole("%x: f32[?, ?]", body)).expect("it reads");
+        let key = |rows: i64| key_of(&fusion, &[[rows, 5]], &Options::default());
+        assert_eq!(key(100) == key(200), is_same, "{body}");
+    };
+    check(
+        "%m = max %x axes(1) keepdim\n%s = sub %x, %m\n%e = exp %s\n%t = sum %e axes(1) keepdim\n%y = truediv %e, %t\n\
+         return %y",
+        true,
+    );
+    check("%s = sum %x axes(1)\n%t = prod %s axes(0)\nreturn %t", false);
+    check("%s = prod %x axes(1)\n%t = sum %s axes(0)\nreturn %t", true);
+}
+
 /// Calls whose axes are about as long and as odd are made the same of, and no others.
 #[test]
 fn calls_of_like_sizes_are_made_the_same_of() {
     let fusion = text::parse_one(&whole("%a: bf16[?, ?], %b: bf16[?, ?]", "%c = matmul %a, %b\nreturn %c"));
     let fusion = fusion.expect("it reads");
-    let (device, options) = (DeviceDesc::h200(), Options::default());
-    let key = |[m, n, k]: [i64; 3], options: &Options| {
-        let meta = |sizes: &[i64]| ArgMeta::Tensor(TensorMeta::contiguous(DType::BF16, sizes));
-        let args = [meta(&[m, k]), meta(&[k, n])];
-        let bindings = bind(&fusion, &args).expect("they fit");
-        let bound = BoundFusion { fusion: &fusion, bindings: &bindings, args: &args, alignments: &[16, 16] };
-        SeenSizes::new(&CompileCx { options, device: &device, trace: &NoTrace }, &bound).key().clone()
-    };
+    let options = Options::default();
+    let key = |[m, n, k]: [i64; 3], options: &Options| key_of(&fusion, &[[m, k], [k, n]], options);
     let of = |sizes: [i64; 3]| key(sizes, &options);
     assert_eq!(of([4099, 4201, 4303]), of([4101, 4203, 4305]));
     assert_ne!(of([4099, 4201, 4303]), of([4099, 4202, 4303]));

@@ -1,9 +1,11 @@
 //! What is computed twice is computed once, where computing costs something: reductions, and
-//! primitives that are more than another look at their operand. Elementwise operations and moves of
+//! primitives that are more than another look at their operand. Views of what is in memory are one too, so that kernels are
+//! seen to read the same. Elementwise operations and moves of
 //! axes are seen through but stay, and so are positions along an axis, since to repeat them in each kernel costs less than to share
 //! a tensor between kernels.
 
 use super::whole::{Changes, Whole, is_of_none, of_one};
+use super::windows::is_in_memory;
 use crate::fusion::{Axis, Op, OpKind, Operand, TensorId};
 use crate::util::SecondaryMap;
 use std::collections::BTreeMap;
@@ -36,7 +38,7 @@ pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
             continue;
         }
         first.set(output, Some(twin));
-        if costs(op) && !whole.is_returned(output) && whole.is_alike(output, twin) {
+        if (costs(op) || is_in_memory(whole, output)) && !whole.is_returned(output) && whole.is_alike(output, twin) {
             changes.insert(id, of_one(Box::new(move |r| r.tensor(twin))));
         }
     }

@@ -11,9 +11,9 @@
 //!   counted as if all came from memory, and by few operations.
 //! * A pad is moved where zeros, or other constants that it adds, give its own value behind the operations.
 
-use super::make::{broadcast, call as make, ones, pad, slice_to, squeeze};
+use super::make::{broadcast, call as make, is_all, ones, pad, slice_to, squeeze};
 use super::slices::{fill, ranges, widths};
-use super::whole::{Whole, call, operand};
+use super::whole::{Whole, call, operand, tensors};
 use crate::diag::{Diagnostic, Result};
 use crate::fusion::ops::{Form, OpArg};
 use crate::fusion::{Op, OpKind, Operand, Rewriter, ScalarId, TensorId};
@@ -152,6 +152,11 @@ impl Window {
         }
     }
 
+    /// Whether all of a tensor is shown, as it is.
+    fn is_all_of(&self, whole: &Whole<'_>, x: TensorId) -> bool {
+        matches!(self, Window::Slice(ranges, ones) if is_all(whole, x, ranges) && !ones.contains(&true))
+    }
+
     /// The axis that is dropped.
     fn dropped(&self) -> Option<usize> {
         match self {
@@ -181,6 +186,8 @@ pub(super) struct Moved<'a> {
     window: Window,
     /// What a pad adds.
     fill: Option<ScalarId>,
+    /// Whether what is shown whole stays what it is, and parts of what is joined are those that are joined.
+    stops: bool,
 }
 
 /// The operations from what is in memory to a tensor.
@@ -218,7 +225,90 @@ impl Chain {
 
     /// How many simple operations it is.
     fn work(&self, whole: &Whole<'_>) -> usize {
-        self.computed.iter().filter_map(|tensor| whole.maker(*tensor)).map(|op| work(&op.kind)).sum()
+        self.computed.iter().filter_map(|tensor| whole.maker(*tensor)).map(work).sum()
+    }
+}
+
+/// The axis of which an operation shows one position of a tensor whole otherwise, and that position.
+pub(super) fn position(whole: &Whole<'_>, op: &Op) -> Option<(usize, i64)> {
+    let sizes = whole.sizes(operand(op)?);
+    match Window::of(whole, op)? {
+        Window::Select(dim, index) => {
+            let index = whole.number(index)?;
+            Some((dim, if index < 0 { index + sizes[dim] } else { index }))
+        }
+        Window::Slice(ranges, ones) if !ones.contains(&true) => {
+            let mut cut = ranges.iter().enumerate().filter(|(axis, range)| **range != (0, sizes[*axis]));
+            let (dim, (start, end)) = cut.next()?;
+            (cut.next().is_none() && end - start == 1).then_some((dim, *start))
+        }
+        Window::Slice(..) | Window::Pad(_) | Window::Squeeze(_) => None,
+    }
+}
+
+/// A tensor of which the elements at single positions of an axis are made.
+pub(super) struct Terms<'a> {
+    whole: &'a Whole<'a>,
+    x: TensorId,
+    axis: usize,
+    /// How many operations are done for each position.
+    pub(super) operations: usize,
+    /// Whether it has more elements than each tensor that it is computed of.
+    pub(super) is_spread: bool,
+    /// Whether it is computed of tensors that are joined along the axis, one for each position.
+    pub(super) is_stacked: bool,
+    /// Whether it is computed with what is not in memory and has one element along the axis, as what a row was reduced to.
+    pub(super) is_of_rows: bool,
+}
+
+impl<'a> Terms<'a> {
+    pub(super) fn of(whole: &'a Whole<'a>, x: TensorId, axis: usize) -> Option<Self> {
+        let elements = |tensor: TensorId| whole.sizes(tensor).iter().map(|size| *size as f64).product::<f64>();
+        let mut this = Self { whole, x, axis, operations: 0, is_spread: true, is_stacked: false, is_of_rows: false };
+        let first = this.at(0);
+        let (mut waiting, mut seen) = (vec![(x, first.window.clone())], BTreeSet::new());
+        while let Some((next, window)) = waiting.pop() {
+            if !seen.insert((next, window.clone())) {
+                continue;
+            }
+            if window.is_all_of(whole, next) || is_source(whole, next) {
+                if !window.is_all_of(whole, next) && !window.is_within(whole, next) {
+                    return None;
+                }
+                this.is_spread &= elements(next) < elements(x);
+                this.is_of_rows |= !is_source(whole, next);
+                continue;
+            }
+            if let Some(part) = first.joined(next, &window) {
+                this.is_stacked = true;
+                waiting.push(part);
+                continue;
+            }
+            let maker = whole.maker(next)?;
+            for own in operands(whole, next)? {
+                waiting.extend(window.before(whole, maker, next, own)?.map(|before| (own, before)));
+            }
+            this.operations += 1;
+            if this.operations > MOST_MOVED {
+                return None;
+            }
+        }
+        Some(this)
+    }
+
+    /// What is at a position.
+    fn at(&self, position: i64) -> Moved<'a> {
+        let mut ranges: Vec<(i64, i64)> = self.whole.sizes(self.x).iter().map(|size| (0, *size)).collect();
+        ranges[self.axis] = (position, position + 1);
+        let ones = vec![false; ranges.len()];
+        let window = Window::Slice(ranges, ones);
+        Moved { whole: self.whole, x: self.x, window, fill: None, stops: true }
+    }
+
+    /// The same in the new fusion, with an axis of one element.
+    pub(super) fn write(&self, r: &mut Rewriter<'_>, position: i64, made: &mut Made) -> Result<TensorId> {
+        let at = self.at(position);
+        at.part(r, self.x, &at.window, made)
     }
 }
 
@@ -231,7 +321,7 @@ pub(super) fn is_of_inputs(whole: &Whole<'_>, x: TensorId) -> bool {
 /// is stored.
 fn is_made(whole: &Whole<'_>, mut x: TensorId) -> bool {
     while let Some(maker) = whole.maker(x) {
-        let (true, Some(moved)) = (moves_axes(&maker.kind), operand(maker)) else { return maker.kind.is_elementwise() };
+        let (true, Some(moved)) = (moves_axes(&maker.kind), operand(maker)) else { return computes(maker) };
         if is_in_memory(whole, moved) {
             return true;
         }
@@ -241,6 +331,11 @@ fn is_made(whole: &Whole<'_>, mut x: TensorId) -> bool {
         x = moved;
     }
     false
+}
+
+/// Whether an operation computes each element of the same ones of its operands.
+fn computes(op: &Op) -> bool {
+    op.kind.is_elementwise() || call(op, Form::SumOf).is_some()
 }
 
 fn moves_axes(kind: &OpKind) -> bool {
@@ -270,16 +365,16 @@ fn operands(whole: &Whole<'_>, x: TensorId) -> Option<Vec<TensorId>> {
     let read: Vec<TensorId> = whole.fusion.tensor_inputs(definition).collect();
     let is_moved = match &maker.kind {
         kind if moves_axes(kind) => true,
-        kind => kind.is_elementwise() && read.iter().all(|tensor| whole.rank(*tensor) == whole.rank(x)),
+        _ => computes(maker) && read.iter().all(|tensor| whole.rank(*tensor) == whole.rank(x)),
     };
     (is_moved && maker.outputs.len() == 1).then_some(read)
 }
 
 /// How many simple operations an operation is, about.
-fn work(kind: &OpKind) -> usize {
+fn work(op: &Op) -> usize {
     use BinaryOp as B;
     use UnaryOp as U;
-    let is_function = match kind {
+    let is_function = match &op.kind {
         OpKind::Unary(op) => {
             let is_simple = matches!(
                 op,
@@ -301,6 +396,7 @@ fn work(kind: &OpKind) -> usize {
                 | B::CeilDiv
         ),
         kind if moves_axes(kind) => return 0,
+        _ if call(op, Form::SumOf).is_some() => return op.inputs.len(),
         _ => false,
     };
     if is_function { OF_FUNCTION } else { 1 }
@@ -326,7 +422,7 @@ impl<'a> Moved<'a> {
     fn shown(whole: &'a Whole<'a>, op: &Op) -> Option<Self> {
         let (x, window) = (operand(op)?, Window::of(whole, op)?);
         let is_pad = matches!(window, Window::Pad(_));
-        let this = Self { whole, x, window, fill: fill(op).filter(|_| is_pad) };
+        let this = Self { whole, x, window, fill: fill(op).filter(|_| is_pad), stops: false };
         let is_filled = !is_pad || this.fills();
         (is_filled && this.reaches()).then_some(this)
     }
@@ -395,7 +491,12 @@ impl<'a> Moved<'a> {
         if let Some(part) = made.0.get(&key) {
             return Ok(*part);
         }
-        let part = if is_source(self.whole, x) {
+        let joined = if self.stops { self.joined(x, window) } else { None };
+        let part = if self.stops && window.is_all_of(self.whole, x) {
+            r.tensor(x)?
+        } else if let Some((own, before)) = joined {
+            self.part(r, own, &before, made)?
+        } else if is_source(self.whole, x) {
             self.cut(r, x, window)?
         } else {
             let bug = || Diagnostic::bug("a part is none of what is computed");
@@ -411,6 +512,22 @@ impl<'a> Moved<'a> {
         };
         made.0.insert(key, part);
         Ok(part)
+    }
+
+    /// The tensor in which a slice of what is joined lies, one for each position, and the slice of it.
+    fn joined(&self, x: TensorId, window: &Window) -> Option<(TensorId, Window)> {
+        let maker = self.whole.maker(x)?;
+        let (cat, Window::Slice(ranges, ones)) = (call(maker, Form::Cat)?, window) else { return None };
+        let dim = cat.axis("dim");
+        let parts = tensors(maker, cat, "tensors");
+        let is_one = |part: &TensorId| self.whole.sizes(*part)[dim] == 1 && self.whole.is_broadcast(*part, dim);
+        let (start, end) = ranges[dim];
+        if end != start + 1 || !parts.iter().all(is_one) {
+            return None;
+        }
+        let mut own = ranges.clone();
+        own[dim] = (0, 1);
+        Some((*parts.get(usize::try_from(start).ok()?)?, Window::Slice(own, ones.clone())))
     }
 
     /// A part of what is in memory: the one that somebody reads already, if there is one.

@@ -86,8 +86,16 @@ fn check(case: &Case, fusion: &Fusion, args: &[Arg]) -> bool {
 }
 
 /// Operations that others decompose into, and that PyTorch has as a part of those alone; they are held against them.
-const STEPS: &[&str] =
-    &["grouped_sums", "index_counts", "index_put_runs", "index_runs", "last_position", "max_sum_exp", "weighted_runs"];
+const STEPS: &[&str] = &[
+    "grouped_sums",
+    "index_counts",
+    "index_put_runs",
+    "index_runs",
+    "last_position",
+    "max_sum_exp",
+    "sum_of",
+    "weighted_runs",
+];
 
 #[test]
 fn results_have_the_predicted_layouts() {

@@ -147,6 +147,7 @@ mod tests {
             cached: false,
             held_to_digest: false,
             kernel_crc: None,
+            code_digest: None,
             gpu: String::new(),
         }
     }

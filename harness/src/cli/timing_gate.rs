@@ -6,7 +6,7 @@
 
 use super::devices::Devices;
 use super::run::options::RunOptions;
-use super::turns::Measurer;
+use super::turns::{Measurer, Taken};
 use super::{Failure, runs};
 use crate::escape::escape;
 use crate::exit;
@@ -16,15 +16,16 @@ use crate::gate::{
 use crate::proto::DeviceSpec;
 use crate::record::{ALL, CaseRow, Found, FoundWord, History, RunStore, code as code_name, found_in_record};
 use crate::report::{Column, table};
-use crate::units::counted;
+use crate::units::{counted, show_seconds};
 use engine::diag::{Diagnostic, code};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Rows that are printed.
+/// Rows that are printed, and cases that were not measured.
 const SHOWN: usize = 40;
+const SHOWN_UNMEASURED: usize = 5;
 
 const COLUMNS: [Column; 8] = [
     Column::new("  case").shortens(),
@@ -55,12 +56,21 @@ pub(super) struct TimingEnd {
     pub(super) found: Vec<Found>,
 }
 
-/// What a second look said: of each case, and of all together.
+/// What a second look said, if there was one: of each case, and of all together.
 #[derive(Default)]
 struct Looked {
     cases: BTreeMap<String, SecondLook>,
     all: Option<SecondLook>,
-    failed: Option<String>,
+    taken: Option<Taken>,
+}
+
+impl Looked {
+    /// What the second look says of a case, where that decides: not where it was broken off.
+    fn decides(&self, id: &str) -> Option<&SecondLook> {
+        let broken =
+            self.taken.as_ref().is_some_and(|taken| taken.failed.is_some() || taken.unmeasured.contains_key(id));
+        self.cases.get(id).filter(|look| !(broken && look.verdict == SecondVerdict::Unknown))
+    }
 }
 
 impl TimingCheck {
@@ -93,9 +103,10 @@ impl TimingCheck {
         looks: bool,
     ) -> TimingEnd {
         let timed = self.carried.iter().chain(rows).filter_map(|row| {
+            let digest = row.code_digest.map_or(String::new(), |digest| format!("{digest:032x}"));
             let crc = row.kernel_crc.map_or(String::new(), |crc| format!("{crc:08x}"));
             let ns = row.perf.as_ref()?.median_ns.filter(|ns| *ns > 0.0)?;
-            Some((row.case_id.clone(), Timed { ns, code: code_name(&crc, &self.nvrtc) }))
+            Some((row.case_id.clone(), Timed { ns, code: code_name(&digest, &crc, &self.nvrtc) }))
         });
         let now: BTreeMap<String, Timed> = timed.collect();
         if now.is_empty() {
@@ -140,7 +151,7 @@ impl TimingCheck {
                 TimeFinding::Machine => FoundWord::SameCode,
                 _ => continue,
             };
-            let (ratio, p, by) = match looked.cases.get(&row.id) {
+            let (ratio, p, by) = match looked.decides(&row.id) {
                 Some(look) if slower => (look.ratio, look.p, "baseline"),
                 Some(_) => (row.ratio(), row.p, "baseline"),
                 None => (row.ratio(), row.p, "history"),
@@ -156,9 +167,9 @@ impl TimingCheck {
         found
     }
 
-    /// Whether a case counts as slower: by the second look where there was one.
+    /// Whether a case counts as slower: by the second look where there was one that was not broken off.
     fn is_slower(&self, row: &TimingRow, looked: &Looked) -> bool {
-        match looked.cases.get(&row.id) {
+        match looked.decides(&row.id) {
             Some(look) => look.verdict == SecondVerdict::Confirmed,
             None => row.finding == TimeFinding::Slower,
         }
@@ -201,9 +212,6 @@ impl TimingCheck {
         text.push_str(&format!("times of {all} against their history: {}{new}\n", or_none(&counts.join(", "))));
         text.push_str(&turns_text(looked));
         text.push_str(&self.together_text(gate, looked));
-        if let Some(why) = &looked.failed {
-            text.push_str(&format!("the kept binary could not be asked: {why}\n"));
-        }
         match (&self.blessing, is_regression, &self.kept) {
             (Some(_), ..) => text.push_str("what is slower is accepted, with the reason\n"),
             (None, true, None) => text.push_str(
@@ -234,10 +242,8 @@ impl TimingCheck {
 
     fn cells(&self, row: &TimingRow, looked: &Looked) -> Vec<String> {
         let us = |ns: f64| format!("{:.2}", ns / 1e3);
-        let (turns, found) = match (looked.cases.get(&row.id), row.finding) {
-            (Some(look), _) => (in_turns(look), word(look.verdict)),
-            (None, finding) => ("-".into(), finding_word(finding)),
-        };
+        let turns = looked.cases.get(&row.id).map_or_else(|| "-".into(), in_turns);
+        let found = looked.decides(&row.id).map_or_else(|| finding_word(row.finding), |look| word(look.verdict));
         vec![
             format!("  {}", escape(&row.id, "")),
             us(row.before_ns),
@@ -267,6 +273,9 @@ impl TimingCheck {
             "rows": gate.rows.iter().map(row).collect::<Vec<_>>(),
             "together": gate.together.map(|all| json!({ "ratio": all.ratio, "p": all.p, "cases": all.cases,
                 "same_code": all.same_code, "slower": all.is_slower, "second_look": looked.all.map(|look| word(look.verdict)) })),
+            "turns": looked.taken.as_ref().map(|taken| json!({ "ms": taken.time.as_millis() as u64,
+                "budget_ms": taken.budget.as_millis() as u64, "cut": taken.is_cut, "failed": taken.failed,
+                "unmeasured": taken.unmeasured })),
             "new": gate.new,
             "found": found,
         })
@@ -276,10 +285,11 @@ impl TimingCheck {
 /// Measures cases again, and says of each and of all what came of it.
 fn look(gate: &TimingGate, ids: &BTreeSet<String>, measurer: &Measurer<'_>) -> Looked {
     let whole = gate.together.is_some_and(|all| all.is_slower);
-    match measurer.take(InTurns::new(ids, whole)) {
-        Ok(turns) => Looked { cases: turns.look(true), all: turns.whole_look(true), failed: None },
-        Err(why) => Looked { failed: Some(why), ..Looked::default() },
-    }
+    let taken = measurer.take(InTurns::new(ids, whole));
+    let whole = taken.turns.whole_look(true);
+    let all =
+        whole.filter(|look| look.rounds > 0 && (taken.failed.is_none() || look.verdict != SecondVerdict::Unknown));
+    Looked { cases: taken.turns.look(true), all, taken: Some(taken) }
 }
 
 /// What was never measured before, and now was beside a kept binary, has what that takes as its time before.
@@ -301,11 +311,23 @@ fn add_new(gate: &mut TimingGate, now: &BTreeMap<String, Timed>, looked: &Looked
     gate.rows.sort_by(|a, b| a.id.cmp(&b.id));
 }
 
-/// How the second look ended, by counts.
+/// How the second look ended, by counts, and what it could not measure.
 fn turns_text(looked: &Looked) -> String {
-    if looked.cases.is_empty() {
-        return String::new();
+    let Some(taken) = &looked.taken else { return String::new() };
+    let mut text = if looked.cases.is_empty() { String::new() } else { counts_text(looked, taken) };
+    for (id, what) in taken.unmeasured.iter().take(SHOWN_UNMEASURED) {
+        text.push_str(&format!("in turns no longer measured: {}: {}\n", escape(id, ""), escape(what, "")));
     }
+    if let Some(more) = taken.unmeasured.len().checked_sub(SHOWN_UNMEASURED).filter(|more| *more > 0) {
+        text.push_str(&format!("and {}, which the record has\n", counted(more, "more case")));
+    }
+    if let Some(why) = &taken.failed {
+        text.push_str(&format!("in turns no further round could be measured: {why}\n"));
+    }
+    text
+}
+
+fn counts_text(looked: &Looked, taken: &Taken) -> String {
     let verdicts = [SecondVerdict::Confirmed, SecondVerdict::Refuted, SecondVerdict::SameCode, SecondVerdict::Unknown];
     let counts = verdicts.into_iter().filter_map(|verdict| {
         let count = looked.cases.values().filter(|look| look.verdict == verdict).count();
@@ -314,7 +336,10 @@ fn turns_text(looked: &Looked) -> String {
     let counts: Vec<String> = counts.collect();
     let rounds = looked.cases.values().map(|look| look.rounds).max().unwrap_or(0);
     let (cases, rounds) = (counted(looked.cases.len(), "case"), counted(rounds, "round"));
-    format!("in turns with the kept binary: {cases} in up to {rounds} of A B B A: {}\n", counts.join(", "))
+    let [time, budget] = [taken.time, taken.budget].map(|time| show_seconds(time.as_nanos() as u64));
+    let cut = if taken.is_cut { ", which were over (--budget)" } else { "" };
+    let counts = counts.join(", ");
+    format!("in turns with the kept binary: {cases} in up to {rounds} of A B B A: {counts}; {time} of {budget}{cut}\n")
 }
 
 fn finding_word(finding: TimeFinding) -> &'static str {

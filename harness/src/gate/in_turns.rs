@@ -10,22 +10,26 @@
 //!
 //! - *confirmed* as slower, if it is so by [`LEAST`] and more, with a false alarm in 100 looks as a whole at most: each look has its
 //!   part of that, corrected for the number of cases; and its change is told as exactly as [`PRECISION`] asks;
-//! - *refuted*, if it is slower by less than [`NEARLY`], with an error in 100 cases at each look at most;
+//! - *refuted*, if it is slower by less than [`NEARLY`], with an error in 100 cases at most, of which each look has its part;
 //! - measured on, until [`MOST_ROUNDS`], or until the time is over: what is confirmed by then is so less exactly, of the rest nobody can tell.
 //!
 //! When it stops may depend on what was seen, because each look pays for itself. A case of which both binaries have the same
-//! code is not measured on.
+//! code is not measured on, nor one that a measurement had no time of: of that counts what was measured before.
 
 use super::timing::{ALARM, LEAST, Timed};
-use crate::stats::{Level, Noise, Prior, benjamini_hochberg, student_above, student_quantile};
+use crate::stats::{Level, Noise, Prior, Priors, benjamini_hochberg, student_above, student_quantile};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rounds before a case is refuted, and before it is confirmed: processes that happen to agree show no noise.
-const LEAST_ROUNDS: [usize; 2] = [2, 3];
-const MOST_ROUNDS: usize = 16;
-/// Half the width of the 95 % interval of a change that is told, as a share: then it is within one percentage point in 998
+/// Rounds before a case is confirmed, and before it is refuted where few others tell noise: processes that happen to agree
+/// show none.
+const CONFIRMS: usize = 3;
+const REFUTES: usize = 2;
+/// So many cases tell of each other how much processes vary: then one round may refute.
+const ENOUGH: usize = 20;
+const MOST_ROUNDS: usize = 24;
+/// Half the width of the 95 % interval of a change that is told, as a share: then it is within one percentage point in 999
 /// of 1,000.
-const PRECISION: f64 = 0.0065;
+const PRECISION: f64 = 0.005;
 /// A slowdown below this is not looked for to the end.
 const NEARLY: f64 = 1.02;
 /// No case is believed to vary less from process to process, as a logarithm.
@@ -67,6 +71,8 @@ pub(crate) struct InTurns {
     /// What was said of the others, and stays.
     said: BTreeMap<String, SecondLook>,
     same_code: BTreeSet<String>,
+    /// What some measurement had no time of.
+    lost: BTreeSet<String>,
     /// All cases together, where that is asked; nothing else is.
     whole: Option<Vec<Round>>,
     rounds: usize,
@@ -101,6 +107,11 @@ fn noise(rounds: &[Round]) -> Noise {
     within.and(Noise::of(&rounds.iter().map(difference).collect::<Vec<_>>()))
 }
 
+/// What the kept binary takes, as a logarithm.
+fn kept(rounds: &[Round]) -> Option<f64> {
+    Some(Level::of(&rounds.iter().flat_map(|round| [round[0], round[3]]).collect::<Vec<_>>())?.mean)
+}
+
 fn estimate(rounds: &[Round], prior: Option<Prior>) -> Option<Estimate> {
     let change = Level::of(&rounds.iter().map(difference).collect::<Vec<_>>())?.mean;
     let noise = noise(rounds);
@@ -118,21 +129,34 @@ impl InTurns {
     /// What the next round measures; nothing where all is said.
     pub(crate) fn next(&self) -> BTreeSet<String> {
         match self.whole_look(false).is_some_and(|look| look.verdict == Verdict::Unknown) && self.rounds < MOST_ROUNDS {
-            true => self.cases.keys().cloned().collect(),
+            true => self.cases.keys().filter(|id| !self.lost.contains(*id)).cloned().collect(),
             false => self.open.clone(),
         }
     }
 
-    /// Takes a round: of each of its measurements the times by case.
-    pub(crate) fn add(&mut self, round: &[BTreeMap<String, Timed>; 4]) {
+    /// The same in the order of what they promise: first what is most likely slower. Where there is no time for all, the
+    /// first of them can do; nothing where all are asked for together.
+    pub(crate) fn most_likely(&self) -> Vec<String> {
+        if self.whole.is_some() {
+            return Vec::new();
+        }
+        let mut told = self.told();
+        told.sort_by(|a, b| a.2.total_cmp(&b.2).then(b.1.change.total_cmp(&a.1.change)));
+        told.into_iter().map(|(id, ..)| id).filter(|id| self.open.contains(*id)).cloned().collect()
+    }
+
+    /// Takes a round of these cases: of each of its measurements the times by case.
+    pub(crate) fn add(&mut self, asked: &BTreeSet<String>, round: &[BTreeMap<String, Timed>; 4]) {
         self.rounds += 1;
         let mut whole = Vec::new();
-        for (id, rounds) in &mut self.cases {
-            let [Some(a), Some(b), Some(c), Some(d)] = [0, 1, 2, 3].map(|at| round[at].get(id)) else { continue };
+        for (id, rounds) in self.cases.iter_mut().filter(|(id, _)| asked.contains(*id)) {
+            let [Some(a), Some(b), Some(c), Some(d)] = [0, 1, 2, 3].map(|at| round[at].get(id)) else {
+                self.lost.insert(id.clone());
+                continue;
+            };
             let logs = [a, b, c, d].map(|timed| timed.ns.ln());
             whole.push(logs);
-            // Nobody knows of what is told without a digest that it is the same.
-            if a.code == b.code && !a.code.is_empty() {
+            if a.code.is_same(&b.code) {
                 self.same_code.insert(id.clone());
             }
             rounds.push(logs);
@@ -142,33 +166,43 @@ impl InTurns {
             rounds.push([0, 1, 2, 3].map(mean));
         }
         let is_last = self.rounds >= MOST_ROUNDS;
-        for (id, look) in self.look(is_last) {
-            if is_last || look.verdict != Verdict::Unknown {
-                self.open.remove(&id);
-                self.said.entry(id).or_insert(look);
-            }
+        let ends = |id: &String| is_last || self.lost.contains(id);
+        // What was not measured has had its look.
+        let says = |id: &String, look: &SecondLook| asked.contains(id) && look.verdict != Verdict::Unknown;
+        let (looks, last_looks) = (self.look(false), self.look(true));
+        let last = looks.into_iter().zip(last_looks.into_values());
+        let said = last.filter_map(|((id, look), at_last)| {
+            let look = if ends(&id) { at_last } else { look };
+            (ends(&id) || says(&id, &look)).then_some((id, look))
+        });
+        for (id, look) in said.collect::<Vec<_>>() {
+            self.open.remove(&id);
+            self.said.entry(id).or_insert(look);
         }
-        // What was not measured at all will not be measured either.
-        let cases = &self.cases;
-        self.open.retain(|id| !is_last && !cases[id].is_empty());
+        self.open.retain(|id| !is_last && !self.lost.contains(id));
     }
 
     /// The change of each case that has other code, and how likely it would be, corrected for their number.
     fn told(&self) -> Vec<(&String, Estimate, f64)> {
         let told = self.cases.iter().filter(|(id, _)| !self.same_code.contains(*id));
-        let prior = Prior::of(&told.clone().map(|(_, rounds)| noise(rounds)).collect::<Vec<_>>(), FLOOR);
+        let noises: Vec<(Noise, f64)> =
+            told.clone().filter_map(|(_, rounds)| Some((noise(rounds), kept(rounds)?))).collect();
+        let priors = Priors::of(&noises, FLOOR);
+        let prior = |rounds: &[Round]| priors.zip(kept(rounds)).map(|(priors, at)| priors.at(at));
         let told: Vec<(&String, Estimate)> =
-            told.filter_map(|(id, rounds)| Some((id, estimate(rounds, prior)?))).collect();
+            told.filter_map(|(id, rounds)| Some((id, estimate(rounds, prior(rounds))?))).collect();
         let p = benjamini_hochberg(&told.iter().map(|(_, found)| found.p_above(0.0)).collect::<Vec<_>>());
         told.into_iter().zip(p).map(|((id, found), p)| (id, found, p)).collect()
     }
 
     /// What can be said of each case; where nothing more will be measured, also of those that are not known exactly.
     pub(crate) fn look(&self, is_over: bool) -> BTreeMap<String, SecondLook> {
-        let open = self.told().into_iter().filter(|(id, ..)| self.open.contains(*id));
-        let looks = open.map(|(id, found, p)| (id, second_look(&self.cases[id], found, p, is_over)));
+        let told = self.told();
+        let refutes = if told.len() >= ENOUGH { 1 } else { REFUTES };
+        let open = told.into_iter().filter(|(id, ..)| self.open.contains(*id));
+        let looks = open.map(|(id, found, p)| (id, second_look(&self.cases[id], refutes, found, p, is_over)));
         let same = self.same_code.iter().filter_map(|id| {
-            let look = second_look(&self.cases[id], estimate(&self.cases[id], None)?, 1.0, false);
+            let look = second_look(&self.cases[id], REFUTES, estimate(&self.cases[id], None)?, 1.0, false);
             Some((id, SecondLook { verdict: Verdict::SameCode, ..look }))
         });
         let mut all = self.said.clone();
@@ -181,28 +215,32 @@ impl InTurns {
         let rounds = self.whole.as_ref()?;
         let found = estimate(rounds, None);
         let unknown = SecondLook { verdict: Verdict::Unknown, kept_ns: 1.0, ratio: 1.0, half: 1.0, p: 1.0, rounds: 0 };
-        Some(found.map_or(unknown, |found| second_look(rounds, found, found.p_above(0.0), is_over)))
+        Some(found.map_or(unknown, |found| second_look(rounds, REFUTES, found, found.p_above(0.0), is_over)))
     }
 }
 
-/// What a change after so many rounds says.
-fn verdict(rounds: usize, found: Estimate, p: f64, is_over: bool) -> Verdict {
-    let [refutes, confirms] = LEAST_ROUNDS.map(|least| rounds >= least);
-    let is_slower = confirms && found.change >= LEAST.ln() && p <= ALARM / MOST_ROUNDS as f64;
+/// What of all errors the look after so many rounds may make. Slowdowns are not confirmed before some rounds, so each look may
+/// make as many false alarms; refutations are made early, so the first looks may make most of them. Both sum up to one at most.
+fn share(rounds: usize, confirms: bool) -> f64 {
+    if confirms { 1.0 / MOST_ROUNDS as f64 } else { 1.0 / (rounds * (rounds + 1)) as f64 }
+}
+
+/// What a change after so many rounds says, of which `refutes` are needed to refute.
+fn verdict(rounds: usize, refutes: usize, found: Estimate, p: f64, is_over: bool) -> Verdict {
+    let is_slower = rounds >= CONFIRMS && found.change >= LEAST.ln() && p <= ALARM * share(rounds, true);
     match () {
         () if is_slower && (is_over || found.change.exp() * found.half() <= PRECISION) => Verdict::Confirmed,
         // That it is slower by so much would have been seen otherwise.
-        () if refutes && 1.0 - found.p_above(NEARLY.ln()) <= ALARM => Verdict::Refuted,
+        () if rounds >= refutes && 1.0 - found.p_above(NEARLY.ln()) <= ALARM * share(rounds, false) => Verdict::Refuted,
         () => Verdict::Unknown,
     }
 }
 
-fn second_look(rounds: &[Round], found: Estimate, p: f64, is_over: bool) -> SecondLook {
-    let kept: f64 = rounds.iter().map(|round| round[0] + round[3]).sum::<f64>() / (2 * rounds.len()) as f64;
+fn second_look(rounds: &[Round], refutes: usize, found: Estimate, p: f64, is_over: bool) -> SecondLook {
     let ratio = found.change.exp();
     SecondLook {
-        verdict: verdict(rounds.len(), found, p, is_over),
-        kept_ns: kept.exp(),
+        verdict: verdict(rounds.len(), refutes, found, p, is_over),
+        kept_ns: kept(rounds).unwrap_or_default().exp(),
         ratio,
         half: ratio * found.half(),
         p,

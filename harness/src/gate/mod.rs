@@ -20,4 +20,4 @@ pub(crate) use baseline::{Baseline, BaselineRow, Blessing};
 pub(crate) use counter::{COSTS, CounterChange, CounterChanges};
 pub(crate) use in_turns::{InTurns, SecondLook, Verdict as SecondVerdict};
 pub(crate) use judge::{Counted, CounterGate};
-pub(crate) use timing::{PastTime, TimeFinding, TimeHistory, Timed, TimingGate, TimingRow, Together};
+pub(crate) use timing::{Code, PastTime, TimeFinding, TimeHistory, Timed, TimingGate, TimingRow, Together};

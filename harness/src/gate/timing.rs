@@ -25,13 +25,35 @@ const FLOOR_OF_RUNS: f64 = 0.002;
 /// Fewer cases or runs say nothing about all together.
 const LEAST_TOGETHER: usize = 4;
 
+/// A name of machine code.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Code {
+    /// By all that it is made of: where it is equal, the code is.
+    Known(String),
+    /// Of a time from before that was recorded, by what the kernel was printed from. Where it is equal, times tell noise; but
+    /// nobody knows that such code is the same as any other.
+    Unknown(String),
+}
+
+impl Code {
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        matches!(self, Self::Known(_)) && self == other
+    }
+}
+
+#[cfg(test)]
+impl From<&str> for Code {
+    fn from(name: &str) -> Self {
+        Self::Known(name.into())
+    }
+}
+
 /// What a case took in one earlier run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PastTime {
     pub(crate) run: String,
     pub(crate) ns: f64,
-    /// Equal names mean equal machine code.
-    pub(crate) code: String,
+    pub(crate) code: Code,
     /// Runs of one number have nothing between them that made the case faster or slower. Only such tell noise.
     pub(crate) epoch: u32,
     /// Whether it is what the case may take: not where it was found slower, nor before that was accepted.
@@ -39,7 +61,7 @@ pub(crate) struct PastTime {
 }
 
 impl PastTime {
-    fn state(&self) -> (&str, u32) {
+    fn state(&self) -> (&Code, u32) {
         (&self.code, self.epoch)
     }
 }
@@ -48,7 +70,7 @@ impl PastTime {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Timed {
     pub(crate) ns: f64,
-    pub(crate) code: String,
+    pub(crate) code: Code,
 }
 
 /// What became of the time of a case.
@@ -157,7 +179,7 @@ impl TimingGate {
             let logs: Vec<f64> = alike.map(|time| time.ns.ln()).collect();
             let Some(level) = Level::of(&logs) else { continue };
             let sigma = noises.get(id.as_str()).and_then(|noise| noise.with(prior));
-            held.push(Held { id, now: timed, level, same_code: last.code == timed.code, sigma });
+            held.push(Held { id, now: timed, level, same_code: last.code.is_same(&timed.code), sigma });
         }
         found.rows = rows(&held);
         found.together = together(history, &held);
@@ -184,8 +206,8 @@ fn noise(past: &[PastTime]) -> Noise {
     by_state(past).values().fold(Noise::default(), |sum, logs| sum.and(Noise::of(logs)))
 }
 
-fn by_state(past: &[PastTime]) -> BTreeMap<(&str, u32), Vec<f64>> {
-    let mut groups: BTreeMap<(&str, u32), Vec<f64>> = BTreeMap::new();
+fn by_state(past: &[PastTime]) -> BTreeMap<(&Code, u32), Vec<f64>> {
+    let mut groups: BTreeMap<(&Code, u32), Vec<f64>> = BTreeMap::new();
     past.iter().for_each(|time| groups.entry(time.state()).or_default().push(time.ns.ln()));
     groups
 }

@@ -147,6 +147,8 @@ pub struct Perf {
     pub samples: u64,
     /// Median kernel time in nanoseconds.
     pub median_ns: Option<f64>,
+    /// Mean of kernel times without a tenth of them at either end.
+    pub mean_ns: Option<f64>,
     /// 10th percentile.
     pub p10_ns: Option<f64>,
     /// 90th percentile.
@@ -182,6 +184,8 @@ pub struct Outcome {
     pub facts: BTreeMap<String, String>,
     /// CRC of the kernel's text, which shows when generated code changed.
     pub kernel_crc: Option<u32>,
+    /// Digest of all that a measured case does on its device, which shows when something other was measured.
+    pub code_digest: Option<Digest>,
     /// Digest of the outputs' types, layouts and bytes, which shows when results changed.
     pub out_digest: Option<Digest>,
     /// What its outputs were held to, where there are some.

@@ -12,7 +12,7 @@ use super::recorded::Recorded;
 use super::rows::{Decimal, PerfRow, RowOfRun, TableRow, named, text};
 use super::run_rows::RunRow;
 use super::table::{Notes, Table};
-use crate::gate::{PastTime, TimeHistory};
+use crate::gate::{Code, PastTime, TimeHistory};
 use crate::os::FileLock;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -184,22 +184,26 @@ impl History {
                 Some(_) => before + 2,
                 None => before,
             };
-            let code = code(&row.kernel_crc, nvrtc.get(row.run_id.as_str()).copied().unwrap_or_default());
+            let nvrtc = nvrtc.get(row.run_id.as_str()).copied().unwrap_or_default();
+            let code = code(&row.code_digest, &row.kernel_crc, nvrtc);
             past.push(PastTime { run: row.run_id.clone(), ns, code, epoch, is_reference });
         }
         history
     }
 }
 
-/// A name of machine code.
-pub(crate) fn code(kernel_crc: &str, nvrtc: &str) -> String {
-    format!("{kernel_crc} {nvrtc}")
+/// A name of machine code, by its digest where that is recorded.
+pub(crate) fn code(digest: &str, kernel_crc: &str, nvrtc: &str) -> Code {
+    match digest {
+        "" => Code::Unknown(format!("{kernel_crc} {nvrtc}")),
+        digest => Code::Known(format!("{digest} {nvrtc}")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{Perf, Verdict};
+    use crate::outcome::{Digest, Perf, Verdict};
     use crate::record::CaseRow;
     use crate::scratch::Scratch;
 
@@ -207,7 +211,7 @@ mod tests {
     fn what_was_slower_is_no_reference_until_it_is_accepted() {
         let root = Scratch::new("gates");
         let history = History::of(&root, "NVIDIA H200");
-        let run = |run: &str, ns: f64, crc: u32, found: &[FoundWord]| {
+        let run = |run: &str, ns: f64, digest: u128, found: &[FoundWord]| {
             let perf = Some(Perf { median_ns: Some(ns), ..Perf::default() });
             let row = CaseRow {
                 case_id: "A.a".into(),
@@ -218,7 +222,8 @@ mod tests {
                 phases: BTreeMap::new(),
                 cached: false,
                 held_to_digest: false,
-                kernel_crc: Some(crc),
+                kernel_crc: Some(7),
+                code_digest: (digest > 1).then_some(Digest(digest)),
                 gpu: String::new(),
             };
             history.add(run, "c", &[row]).expect("adds");
@@ -248,7 +253,9 @@ mod tests {
         assert_eq!(references(), [false, false, false, true, true, true, true]);
         let epochs: Vec<u32> = history.times()["A.a"].iter().map(|time| time.epoch).collect();
         assert_eq!(epochs, [0, 1, 2, 4, 4, 6, 6]);
-        assert_eq!(history.times()["A.a"][0].code, "00000001 ");
+        // The first is of before digests were recorded.
+        let codes: Vec<Code> = history.times()["A.a"].iter().take(2).map(|time| time.code.clone()).collect();
+        assert_eq!(codes, [Code::Unknown("00000007 ".into()), Code::Known(format!("{:032x} ", 2))]);
         let text = std::fs::read_to_string(history.dir().join("gate.csv")).expect("a table");
         assert_eq!(text.lines().nth(1), Some("r2,c,A.a,slower,1.1000,0.001000,history,\"why, so\""));
     }

@@ -212,7 +212,20 @@ mod tests {
         let (perf, phases, kernel_crc) = (None, BTreeMap::new(), None);
         let (case_id, outcome) = (case_id.into(), outcome.into());
         let (cached, held_to_digest, gpu) = (false, false, String::new());
-        CaseRow { case_id, verdict, outcome, dur_ns, perf, phases, cached, held_to_digest, kernel_crc, gpu }
+        let code_digest = None;
+        CaseRow {
+            case_id,
+            verdict,
+            outcome,
+            dur_ns,
+            perf,
+            phases,
+            cached,
+            held_to_digest,
+            kernel_crc,
+            code_digest,
+            gpu,
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::run_rows::{self, RunRow};
 use super::runs::{RunInfo, RunState, stamp_of};
 use super::table::{aside, is_older, parse};
 use super::times;
-use crate::outcome::{Perf, Verdict};
+use crate::outcome::{Digest, Perf, Verdict};
 use serde::Deserialize;
 use serde::de::value::StrDeserializer;
 use std::collections::{BTreeMap, BTreeSet};
@@ -194,6 +194,7 @@ pub(crate) fn rows(run: &Recorded) -> Vec<CaseRow> {
             cached: last.is_cached(),
             held_to_digest: last.is_held_to_digest(),
             kernel_crc: last.kernel_crc.as_deref().and_then(|hex| u32::from_str_radix(hex, 16).ok()),
+            code_digest: last.code_digest.as_deref().and_then(Digest::read),
             gpu: last.gpu_uuid.clone().unwrap_or_default(),
         })
     };
@@ -361,6 +362,7 @@ pub(super) mod tests {
             cached: false,
             held_to_digest: false,
             kernel_crc: None,
+            code_digest: None,
             gpu: String::new(),
         };
         let when = stamp_of(run_id).expect("a time");

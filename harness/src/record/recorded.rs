@@ -39,6 +39,8 @@ pub(crate) struct Attempt {
     /// Where its kernel's machine code came from.
     pub(crate) code: Option<String>,
     pub(crate) kernel_crc: Option<String>,
+    /// Of what it measured.
+    pub(crate) code_digest: Option<String>,
     pub(crate) out_digest: Option<String>,
     /// What its outputs were held to.
     pub(crate) held_to: Option<String>,

@@ -4,7 +4,7 @@
 //! number that was written with fixed digits keeps its text, so that reading a table and
 //! writing it changes no byte. A cell that cannot be what its column says is damage.
 
-use crate::outcome::{Perf, Verdict};
+use crate::outcome::{Digest, Perf, Verdict};
 use engine::options::Phase;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -87,6 +87,7 @@ pub(crate) struct CaseRow {
     /// Its outputs had passed before: the reference's time is in none of them.
     pub(crate) held_to_digest: bool,
     pub(crate) kernel_crc: Option<u32>,
+    pub(crate) code_digest: Option<Digest>,
     /// The UUID of its GPU, where it has one.
     pub(crate) gpu: String,
 }
@@ -189,6 +190,9 @@ pub(super) struct PerfRow {
     pub(super) load_ms: Option<Decimal>,
     #[serde(deserialize_with = "text")]
     pub(super) kernel_crc: String,
+    /// Of what was measured; nothing in rows of before it was recorded.
+    #[serde(deserialize_with = "text")]
+    pub(super) code_digest: String,
     /// The UUID of the GPU.
     #[serde(deserialize_with = "text")]
     pub(super) gpu: String,
@@ -227,6 +231,7 @@ impl TableRow for PerfRow {
         "codegen_ms",
         "load_ms",
         "kernel_crc",
+        "code_digest",
         "gpu",
         "instructions",
         "lane_operations",
@@ -243,26 +248,62 @@ impl TableRow for PerfRow {
         "divergent_branches",
         "blocks",
     ];
-    const OLDER: &'static [&'static [&'static str]] = &[&[
-        "run_id",
-        "commit",
-        "case_id",
-        "bytes",
-        "samples",
-        "median_ns",
-        "p10_ns",
-        "p90_ns",
-        "gbps",
-        "share_of_copy",
-        "copy_gbps",
-        "host_us",
-        "schedule_ms",
-        "lower_ms",
-        "codegen_ms",
-        "load_ms",
-        "kernel_crc",
-        "counters",
-    ]];
+    const OLDER: &'static [&'static [&'static str]] = &[
+        &[
+            "run_id",
+            "commit",
+            "case_id",
+            "bytes",
+            "samples",
+            "median_ns",
+            "p10_ns",
+            "p90_ns",
+            "gbps",
+            "share_of_copy",
+            "copy_gbps",
+            "host_us",
+            "schedule_ms",
+            "lower_ms",
+            "codegen_ms",
+            "load_ms",
+            "kernel_crc",
+            "counters",
+        ],
+        &[
+            "run_id",
+            "commit",
+            "case_id",
+            "bytes",
+            "samples",
+            "median_ns",
+            "p10_ns",
+            "p90_ns",
+            "gbps",
+            "share_of_copy",
+            "copy_gbps",
+            "host_us",
+            "schedule_ms",
+            "lower_ms",
+            "codegen_ms",
+            "load_ms",
+            "kernel_crc",
+            "gpu",
+            "instructions",
+            "lane_operations",
+            "load_sectors",
+            "load_sectors_ideal",
+            "store_sectors",
+            "store_sectors_ideal",
+            "load_bytes",
+            "store_bytes",
+            "shared_wavefronts",
+            "bank_conflicts",
+            "block_barriers",
+            "grid_barriers",
+            "divergent_branches",
+            "blocks",
+        ],
+    ];
 
     /// Counters were one cell: `name=value` with blanks between.
     fn brought_up(header: &csv::StringRecord, record: &csv::StringRecord) -> csv::StringRecord {
@@ -306,6 +347,7 @@ impl PerfRow {
             codegen_ms: phase(Phase::Codegen),
             load_ms: phase(Phase::Load),
             kernel_crc: row.kernel_crc.map_or(String::new(), |crc| format!("{crc:08x}")),
+            code_digest: row.code_digest.map_or(String::new(), |digest| format!("{digest:032x}")),
             gpu: row.gpu.clone(),
             instructions: count("instructions"),
             lane_operations: count("lane_operations"),
@@ -451,6 +493,21 @@ mod tests {
         assert_eq!((rows.len(), damaged), (2, 0));
         assert_eq!(["instructions", "blocks", "gpu", "kernel_crc"].map(cell), ["7", "2", "", "0a0b0c0d"]);
         assert_eq!(rows[1].median_ns, Some(Decimal("1.5".into())));
+        // One without digests of code.
+        let header = PerfRow::OLDER[1].join(",");
+        let cells = PerfRow::OLDER[1].iter().map(|column| match *column {
+            "run_id" | "case_id" => "a",
+            "bytes" | "samples" | "blocks" => "9",
+            "kernel_crc" => "0a0b0c0d",
+            "gpu" => "GPU-1",
+            _ => "",
+        });
+        let text = format!("{header}\n{}\n", cells.collect::<Vec<_>>().join(","));
+        let (rows, damaged) = super::super::table::parse::<PerfRow>(text.as_bytes()).expect("columns of before");
+        assert_eq!(
+            (damaged, rows[0].code_digest.as_str(), rows[0].gpu.as_str(), rows[0].blocks),
+            (0, "", "GPU-1", Some(9))
+        );
     }
 
     #[test]

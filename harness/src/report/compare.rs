@@ -188,9 +188,10 @@ fn kernels(found: &mut RunComparison, common: &[Pair<'_>], mut history: TimeHist
     let mut now = BTreeMap::new();
     history.values_mut().flatten().for_each(|time| time.is_reference = false);
     for (id, old, new) in common {
-        let last = |case: &RecordedCase| case.attempts.last().and_then(|attempt| attempt.kernel_crc.clone());
         let time = |case: &RecordedCase, nvrtc: &str| {
-            let code = code(&last(case).unwrap_or_default(), nvrtc);
+            let last = case.attempts.last()?;
+            let [digest, crc] = [&last.code_digest, &last.kernel_crc].map(|name| name.as_deref().unwrap_or_default());
+            let code = code(digest, crc, nvrtc);
             interval(case).map(|[_, ns, _]| Timed { ns, code })
         };
         let (Some(then), Some(after)) = (time(old, &a.1), time(new, &b.1)) else { continue };

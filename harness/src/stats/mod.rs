@@ -16,6 +16,6 @@ mod sprt;
 
 pub(crate) use exact::{fisher, freeman_halton};
 pub(crate) use multiple::{benjamini_hochberg, holm};
-pub(crate) use noise::{Level, Noise, Prior, student_above, student_quantile};
+pub(crate) use noise::{Level, Noise, Prior, Priors, student_above, student_quantile};
 pub(crate) use rate::{Interval, at_least_bound, clopper_pearson, upper_bound};
 pub(crate) use sprt::{Decision, FixedTest, Sprt, fixed_test};

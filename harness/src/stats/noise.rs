@@ -6,7 +6,7 @@
 //! are asked for. With few values of its own a subject borrows from the others (a moderated t-test, Smyth 2004), but is never taken to
 //! be quieter than it was seen.
 
-use super::special::beta_cdf;
+use super::special::{beta_cdf, digamma, trigamma};
 
 /// The probability that Student's t with so many degrees of freedom is at least `t`.
 pub(crate) fn student_above(t: f64, df: f64) -> f64 {
@@ -76,17 +76,76 @@ pub(crate) struct Prior {
     df: f64,
 }
 
-/// As many values of its own count as much as what all others tell.
+/// Where few subjects are known: as many values of its own count as much as what all others tell.
 const PRIOR_DF: f64 = 4.0;
 /// With fewer degrees of freedom in all nothing is known of noise.
 const LEAST_DF: f64 = 4.0;
+/// So many subjects tell how much they differ in their noise; and what they tell counts as so many values, whatever that is.
+const FITTED_OF: usize = 20;
+const FITTED_DF: [f64; 2] = [0.5, 32.0];
+
+/// The same by where the values of a subject lie: short times vary more, as shares, than long ones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Priors {
+    /// The mean of where values lie, and the logarithm of the variance there.
+    middle: f64,
+    log_variance: f64,
+    slope: f64,
+    least: f64,
+    df: f64,
+}
 
 impl Prior {
-    /// Of all subjects: the pooled variance. None where there is too little of it. `floor` is the least standard deviation that is believed.
+    /// Of all subjects, wherever their values lie.
     pub(crate) fn of(all: &[Noise], floor: f64) -> Option<Self> {
-        let pooled = all.iter().fold(Noise::default(), |sum, noise| sum.and(*noise));
+        let all: Vec<(Noise, f64)> = all.iter().map(|noise| (*noise, 0.0)).collect();
+        Priors::of(&all, floor).map(|priors| priors.at(0.0))
+    }
+}
+
+impl Priors {
+    /// Of all subjects, each with where its values lie. Of many, by how much their noises differ more than the values that each
+    /// has, and where they lie, let expect (Smyth 2004, section 6.2, with a trend): where they are much alike all others tell much of one, and
+    /// where they are not some loud ones do not stand for the others. Of few, the pooled variance. None where there is too little
+    /// of it. `floor` is the least standard deviation that is believed.
+    pub(crate) fn of(all: &[(Noise, f64)], floor: f64) -> Option<Self> {
+        let least = floor * floor;
+        let known: Vec<[f64; 3]> =
+            all.iter().filter_map(|(noise, at)| Some([noise.variance()?.max(least), noise.df, *at])).collect();
+        if known.len() >= FITTED_OF {
+            return Some(Self::fitted(&known, least));
+        }
+        let pooled = all.iter().fold(Noise::default(), |sum, (noise, _)| sum.and(*noise));
         let variance = pooled.variance().filter(|_| pooled.df >= LEAST_DF)?;
-        Some(Self { variance: variance.max(floor * floor), df: PRIOR_DF })
+        Some(Self { middle: 0.0, log_variance: variance.max(least).ln(), slope: 0.0, least, df: PRIOR_DF })
+    }
+
+    /// What all others tell of a subject whose values lie there.
+    pub(crate) fn at(self, at: f64) -> Prior {
+        let log_variance = self.log_variance + self.slope * (at - self.middle);
+        Prior { variance: log_variance.exp().max(self.least), df: self.df }
+    }
+
+    /// Of variances with their degrees of freedom and places: the mean and the variance of their logarithms about the trend
+    /// are those of the prior.
+    fn fitted(known: &[[f64; 3]], least: f64) -> Self {
+        let count = known.len() as f64;
+        let logs: Vec<f64> =
+            known.iter().map(|[variance, df, _]| variance.ln() - digamma(df / 2.0) + (df / 2.0).ln()).collect();
+        let [mean, middle] = [logs.iter().sum::<f64>() / count, known.iter().map(|[.., at]| at).sum::<f64>() / count];
+        let width = known.iter().map(|[.., at]| (at - middle).powi(2)).sum::<f64>();
+        let along = known.iter().zip(&logs).map(|([.., at], log)| (at - middle) * (log - mean)).sum::<f64>();
+        let slope = if width > 0.0 { along / width } else { 0.0 };
+        let about = known.iter().zip(&logs).map(|([.., at], log)| (log - mean - slope * (at - middle)).powi(2));
+        let seen = about.sum::<f64>() / (count - 1.0 - f64::from(u8::from(width > 0.0)));
+        let spread = seen - known.iter().map(|[_, df, _]| trigamma(df / 2.0)).sum::<f64>() / count;
+        // The function falls.
+        let [mut low, mut high] = FITTED_DF.map(|df| df / 2.0);
+        for _ in 0..60 {
+            let between = f64::midpoint(low, high);
+            if trigamma(between) > spread { low = between } else { high = between }
+        }
+        Self { middle, log_variance: mean + digamma(low) - low.ln(), slope, least, df: 2.0 * low }
     }
 }
 
@@ -146,6 +205,43 @@ mod tests {
         let loud = Noise::of(&[0.0, 100.0, 0.0, 100.0, 0.0, 100.0]);
         assert_eq!(loud.with(Some(prior)).expect("known").0, loud.variance().expect("known").sqrt());
         assert_eq!(Prior::of(&[Noise::of(&[1.0; 9])], 0.5).expect("enough").variance, 0.25);
+    }
+
+    /// Of many subjects: those that are all as loud tell as much as may be, and of those that are not a few loud ones do not
+    /// stand for the others.
+    #[test]
+    fn a_prior_is_fitted_to_many() {
+        let mut rng = Rng::new(11);
+        let mut prior = |sigma: &dyn Fn(usize) -> f64| {
+            let noise = |i: usize| Noise::of(&(0..4).map(|_| sigma(i) * rng.normal()).collect::<Vec<_>>());
+            Prior::of(&(0..4000).map(noise).collect::<Vec<_>>(), 1e-6).expect("enough")
+        };
+        let alike = prior(&|_| 0.3);
+        assert!(alike.df > 20.0 && (alike.variance.sqrt() / 0.3 - 1.0).abs() < 0.05, "{alike:?}");
+        // Drawn from a prior of 4 degrees of freedom about 1, it is that; scaled inverse chi squares of four.
+        let mut draws = Rng::new(5);
+        let sigmas: Vec<f64> =
+            (0..4000).map(|_| (4.0 / (0..4).map(|_| draws.normal().powi(2)).sum::<f64>()).sqrt()).collect();
+        let drawn = prior(&|i| sigmas[i]);
+        assert!((drawn.df - 4.0).abs() < 0.6 && (drawn.variance - 1.0).abs() < 0.1, "{drawn:?}");
+        let one_in_ten = prior(&|i| if i % 10 == 0 { 10.0 } else { 0.3 });
+        assert!(one_in_ten.df < 3.0 && one_in_ten.variance.sqrt() < 0.5, "{one_in_ten:?}");
+        // Where noise falls with where values lie, those that lie alike tell of each other.
+        let lies = |i: usize| (i % 10) as f64 / 2.0;
+        let mut draws = Rng::new(12);
+        let mut noise = |i: usize| {
+            let sigma = 0.05 * (-0.9 * lies(i)).exp();
+            (Noise::of(&(0..4).map(|_| sigma * draws.normal()).collect::<Vec<_>>()), lies(i))
+        };
+        let all: Vec<(Noise, f64)> = (0..4000).map(&mut noise).collect();
+        let priors = Priors::of(&all, 1e-6).expect("enough");
+        for at in [0.0, 2.0, 4.5] {
+            let prior = priors.at(at);
+            let wanted = 0.05 * (-0.9 * at).exp();
+            assert!(prior.df > 20.0 && (prior.variance.sqrt() / wanted - 1.0).abs() < 0.05, "{prior:?} at {at}");
+        }
+        let floor = Prior::of(&vec![Noise::of(&[1.0; 4]); 30], 0.5).expect("enough");
+        assert!((0.5..0.6).contains(&floor.variance.sqrt()) && floor.df > 31.0, "{floor:?}");
     }
 
     /// A value that nothing changed is beyond a level as often as the level says, whatever noise and numbers.

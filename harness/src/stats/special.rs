@@ -1,4 +1,4 @@
-//! Special functions: the logarithm of a binomial coefficient, and the regularised
+//! Special functions: the logarithm of a binomial coefficient, derivatives of that of the gamma function, and the regularised
 //! incomplete beta function with its inverse.
 
 /// Steps of the continued fraction. It needs about the root of the larger
@@ -6,6 +6,8 @@
 const STEPS: u32 = 1_000_000;
 /// Relative change at which the continued fraction has converged.
 const CONVERGED: f64 = 1e-15;
+/// From here on the asymptotic series of the derivatives of the gamma function's logarithm have 14 digits.
+const ASYMPTOTIC: f64 = 32.0;
 
 /// The natural logarithm of the gamma function.
 pub(super) fn ln_gamma(x: f64) -> f64 {
@@ -88,6 +90,28 @@ fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -> f64 {
     }
 }
 
+/// The derivative of the logarithm of the gamma function, for arguments above 0.
+pub(super) fn digamma(mut x: f64) -> f64 {
+    let mut sum = 0.0;
+    while x < ASYMPTOTIC {
+        sum -= 1.0 / x;
+        x += 1.0;
+    }
+    let square = 1.0 / (x * x);
+    sum + x.ln() - 0.5 / x - square * (1.0 / 12.0 - square * (1.0 / 120.0 - square / 252.0))
+}
+
+/// The derivative of that.
+pub(super) fn trigamma(mut x: f64) -> f64 {
+    let mut sum = 0.0;
+    while x < ASYMPTOTIC {
+        sum += 1.0 / (x * x);
+        x += 1.0;
+    }
+    let square = 1.0 / (x * x);
+    sum + 1.0 / x + square / 2.0 + square / x * (1.0 / 6.0 - square * (1.0 / 30.0 - square / 42.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +129,15 @@ mod tests {
         check(ln_gamma(100.0), 359.134_205_369_575_4, 14);
         check(ln_choose(52, 5).exp(), 2_598_960.0, 11);
         assert_eq!(ln_choose(3, 4), f64::NEG_INFINITY);
+    }
+
+    #[test]
+    fn derivatives_of_the_gamma_functions_logarithm() {
+        check(digamma(1.0), -0.577_215_664_901_532_9, 12);
+        check(digamma(0.25), -4.227_453_533_376_265, 12);
+        check(trigamma(1.0), std::f64::consts::PI.powi(2) / 6.0, 12);
+        check(trigamma(0.25), 17.197_329_154_507_11, 12);
+        check(trigamma(40.0), 0.025_315_103_841_3, 12);
     }
 
     /// `I_p(k, n - k + 1)` is the upper tail of a binomial distribution.

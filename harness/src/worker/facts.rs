@@ -1,8 +1,10 @@
 //! Facts of a compiled fusion, and the expectations of a case about them.
 
+use super::nameless;
 use crate::case::{Case, Expect, Relation, TextSpec};
 use crate::outcome::{Bless, Digest};
 use crc32fast::Hasher;
+use engine::backend::cuda::{emit, nvrtc::NvrtcOptions};
 use engine::compile::Plan;
 use engine::kernel::{BoundLaunch, Scope, Stmt, StmtKind};
 use engine::program::{Launch, Program, Step};
@@ -153,6 +155,23 @@ pub(super) fn kernel_crc(program: &Program) -> Option<u32> {
         crc.get_or_insert_with(Hasher::new).update(launch.plan.kernel_text().as_bytes());
     }
     crc.map(Hasher::finalize)
+}
+
+/// The digest of all that decides what the device does: the CUDA text of each kernel, how it is compiled and launched and with
+/// which numbers, and the steps with types, sizes, strides and places of their values. Of two that are equal the machine code is,
+/// if one compiler made it. The names of kernels are left out: they hold a digest of what they were printed from.
+pub(super) fn code_digest(program: &Program) -> Digest {
+    let (mut parts, mut steps) = (Vec::new(), program.to_string());
+    for launch in program.launches() {
+        let source = emit(launch.plan.kernel());
+        let BoundLaunch { grid, block, params, shared_bytes, .. } = &launch.launch;
+        let numbers = format!("{grid:?} {block:?} {shared_bytes} {} {params:?}", source.cooperative);
+        parts.extend([nameless(&launch.plan, &source.text()), numbers]);
+        steps = nameless(&launch.plan, &steps);
+    }
+    // Of any device and version: what a build always passes.
+    parts.extend([steps, NvrtcOptions::new((9, 0), true).flags((13, 0)).join(" ")]);
+    Digest::of_all(parts.iter().map(|part| Digest::of(part.as_bytes())))
 }
 
 /// The digest of results: their types, sizes and strides, and their bytes.

@@ -26,6 +26,7 @@ pub(super) fn play(times: &PlayedTimes, case_id: &str, seed: u64, perf: &mut Per
     let median = ideal * factor * (noise * rng.normal()).exp();
     perf.samples = SAMPLES;
     perf.median_ns = Some(median);
+    perf.mean_ns = Some(median);
     perf.p10_ns = Some(median * (1.0 - noise));
     perf.p90_ns = Some(median * (1.0 + noise));
     perf.gbps = Some(perf.bytes as f64 / median);

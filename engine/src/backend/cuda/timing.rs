@@ -8,13 +8,17 @@
 //! lead, before each sample where that is several launches; so the time between
 //! two events is the device's alone.
 //!
+//! Before each overwriting the device waits for a time of its own. Without, all samples of a process fall into one of two
+//! rhythms of the same sequence, launches and copies alike, which differ by up to 3 % (H200, writes of 256 MiB): a
+//! process is fast or slow as a whole then, and what takes a little longer gets out of step and into the other one.
+//!
 //! The copy is the fastest, by median, of the driver's and two vectorised kernels.
 //!
 //! A launch can be stretched by a share of its own time, to try what judges times on a slowdown that is known: a kernel of
 //! one thread waits behind it, for so many cycles. How many is reckoned from the median of the launch, from what a kernel
-//! behind another costs at all and from what a cycle takes, each measured before. Beside each stretched launch a plain one is
-//! measured, in changing order, of the same buffers in the same process: their ratio is what was planted, with an error
-//! that has nothing of what varies between processes.
+//! behind another costs at all and from what a cycle takes, each measured before. Twice as many samples are taken then, of
+//! which every other one is stretched and the next to it plain: their ratio is what was planted, with an error that has
+//! nothing of what varies between processes. Each of them follows a copy, as without stretching.
 
 use super::device::{Device, DeviceBuffer};
 use super::driver::check;
@@ -29,8 +33,12 @@ use std::sync::Arc;
 const RAMP_MS: f32 = 60.0;
 /// How long the device waits for the host at the start, in nanoseconds.
 const LEAD_NS: u64 = 400_000;
+/// The longest wait before a sample, in nanoseconds: the second-level cache is written back in less.
+const PAUSE_NS: u64 = 40_000;
 /// What the host takes to issue one of several launches, in nanoseconds: amply.
 const ISSUE_NS: u64 = 10_000;
+/// Which of four samples are stretched: each beside a plain one, and neither always first.
+const STRETCHED: [bool; 4] = [false, true, true, false];
 /// Measurements that a wait is reckoned from, and the cycles of a long one.
 const RECKONED_FROM: usize = 51;
 const LONG_WAIT: u64 = 100_000;
@@ -57,7 +65,7 @@ pub struct TimingOptions {
 pub struct Samples {
     /// The launches.
     pub launch_ns: Vec<f64>,
-    /// Copies of the same traffic, each after its launch.
+    /// Copies of the same traffic, each after its launch of these.
     pub copy_ns: Vec<f64>,
     /// Launches without a wait, each beside its stretched one; none where nothing is stretched.
     pub unstretched_ns: Vec<f64>,
@@ -153,36 +161,36 @@ impl Timer {
             0 => None,
             ppm => Some(self.cycles_to_wait(options, ppm, &mut launch)?),
         };
-        let samples = options.samples.max(1) as usize;
-        let events = self.events(6 * samples)?;
-        // Neither the stretched launch nor the plain one always comes first.
-        let stretched = |number: usize| if wait.is_some() { number % 2 } else { 0 };
+        let samples = options.samples.max(1) as usize * (1 + usize::from(wait.is_some()));
+        let events = self.events(4 * samples)?;
+        let is_stretched = |number: usize| STRETCHED[number % STRETCHED.len()];
         self.lead(LEAD_NS)?;
-        for (number, events) in events.chunks_exact(6).enumerate() {
-            for turn in 0..1 + usize::from(wait.is_some()) {
-                let wait = wait.filter(|_| turn == stretched(number));
-                self.timed(options, &events[2 * turn..], |timer| {
-                    launch(number)?;
-                    wait.map_or(Ok(()), |cycles| timer.wait(cycles))
-                })?;
-            }
+        for (number, events) in events.chunks_exact(4).enumerate() {
+            let wait = wait.filter(|_| is_stretched(number));
+            self.pause(2 * number)?;
+            self.timed(options, events, |timer| {
+                launch(number)?;
+                wait.map_or(Ok(()), |cycles| timer.wait(cycles))
+            })?;
             if let (Some(copier), Some(buffers)) = (copier, &mut copy_buffers) {
+                self.pause(2 * number + 1)?;
                 self.flush(options.flush_l2)?;
-                events[4].record()?;
+                events[2].record()?;
                 self.copy(copier, buffers)?;
-                events[5].record()?;
+                events[3].record()?;
             }
         }
         self.device.synchronize()?;
         let mut result = Samples::default();
-        for (number, events) in events.chunks_exact(6).enumerate() {
-            let at = 2 * stretched(number);
-            result.launch_ns.push(events[at].nanoseconds_to(&events[at + 1])?);
-            if wait.is_some() {
-                result.unstretched_ns.push(events[2 - at].nanoseconds_to(&events[3 - at])?);
+        for (number, events) in events.chunks_exact(4).enumerate() {
+            let ns = events[0].nanoseconds_to(&events[1])?;
+            if wait.is_some() && !is_stretched(number) {
+                result.unstretched_ns.push(ns);
+                continue;
             }
+            result.launch_ns.push(ns);
             if copier.is_some() {
-                result.copy_ns.push(events[4].nanoseconds_to(&events[5])?);
+                result.copy_ns.push(events[2].nanoseconds_to(&events[3])?);
             }
         }
         Ok(result)
@@ -273,6 +281,14 @@ impl Timer {
     /// Lets the device wait, so that the host gets ahead of it.
     fn lead(&self, nanoseconds: u64) -> Result<()> {
         self.spin.launch([1; 3], [1; 3], &LaunchArgs::words(&[nanoseconds]))
+    }
+
+    /// Lets the device wait for a time that differs from sample to sample, and is the same in each measurement: golden sections
+    /// of the longest one spread evenly.
+    fn pause(&self, number: usize) -> Result<()> {
+        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+        let share = (number as u64 + 1).wrapping_mul(GOLDEN) >> 32;
+        self.lead((share * PAUSE_NS) >> 32)
     }
 
     fn flush(&mut self, enabled: bool) -> Result<()> {

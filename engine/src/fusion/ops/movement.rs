@@ -100,6 +100,8 @@ pub enum Form {
     Top,
     /// Numbers from `start` on, each by `step` more than the one before.
     Progression,
+    /// The sum of `tensors`, which broadcast against each other.
+    SumOf,
 }
 
 /// Which elements of its operands a primitive looks at.

@@ -6,6 +6,7 @@
 
 use super::residency::REGISTER_BYTES;
 use super::tile::{WARP, block_sizes, ceil_div, next_power_of_two, oddity, power_of_two_below};
+use super::typical::{Typical, typical};
 use crate::kernel::MAX_ACCESS_BYTES;
 use crate::options::DeviceDesc;
 use crate::util::sort_by_key;
@@ -115,6 +116,16 @@ pub(super) struct Row {
     pub(super) sums: i64,
     pub(super) widest_sum: i64,
     pub(super) row_sums: i64,
+}
+
+impl Row {
+    /// The rows for which it is chosen how these are held.
+    pub(super) fn typical(&self) -> Self {
+        // Most rows at odd places have single elements.
+        let is_single = self.vector == 1;
+        let Typical { vectors, rows } = typical(self.length / self.vector, self.vector, self.number, is_single);
+        Self { number: rows, length: vectors * self.vector, ..*self }
+    }
 }
 
 /// Who holds a row.

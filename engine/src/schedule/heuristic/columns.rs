@@ -2,6 +2,7 @@
 
 use super::reduction::{accumulators, has_pairs};
 use super::tile::{WARP, ceil_div, next_power_of_two};
+use super::typical::{STEPS, next_step};
 use crate::num::BinaryOp;
 use crate::options::DeviceDesc;
 use crate::schedule::{Compute, ScheduledFusion, TvId};
@@ -82,13 +83,10 @@ pub(super) fn columns_for(
     }
 }
 
-/// Threads along so many vectors: of few all, in steps that leave few without one and keep kernels few.
+/// Threads along so many vectors: of few all, in steps of an octave that leave few without one and keep kernels few.
 pub(super) fn columns_of(vectors: i64, widest: i64) -> i64 {
-    let rounded = |step: i64| ceil_div(vectors, step) * step;
     match vectors {
-        ..=16 => vectors.max(1),
-        17..=MOST_FEW => rounded(4),
-        _ if vectors <= widest => rounded(8),
+        _ if vectors <= widest.max(MOST_FEW) => next_step(vectors.max(1), STEPS),
         _ => next_power_of_two(vectors).clamp(8, widest.min(WARP)),
     }
 }

@@ -18,7 +18,7 @@
 //! most.
 
 use super::choose::{Heuristic, Params, Problem, Refusal};
-use super::column_ways::{Held, LEAST_SHARED, Row, STAGES, Way, ways};
+use super::column_ways::{Held, LEAST_SHARED, Row, STAGES, Way, may_add_columns, ways};
 use super::coverage;
 use super::norm_inner::{along_row, is_cheap, is_repeatable, prefetch_rows};
 use super::phases::{descendants, loops_of, reduced_over, set_loops, split_off};
@@ -201,9 +201,11 @@ fn behind_sums(scheduled: &ScheduledFusion, sums: &[TvId], columns: &BTreeSet<Ax
     None
 }
 
-/// The ways to hold rows, the best first.
+/// The ways to hold rows, the best first: of those that are typical for these.
 fn ways_of(problem: &Problem<'_>, one: &Row) -> Vec<(i64, Way)> {
-    ways(problem.cx.device, one, problem.cx.options.tuning.get("inner_outer.ring").copied())
+    let of = |one: &Row| ways(problem.cx.device, one, problem.cx.options.tuning.get("inner_outer.ring").copied());
+    let ways = if may_add_columns(one.number, one.length) { of(&one.typical()) } else { Vec::new() };
+    if ways.is_empty() { of(one) } else { ways }
 }
 
 /// Chooses for the given sizes.
@@ -509,9 +511,9 @@ mod tests {
 
     #[test]
     fn rows_at_odd_places_are_loaded_ahead() {
-        check(GRADIENTS, [13448, 4121], "vector 1 batch 12 threads 384 blocks 132 1 per_sm ahead");
+        check(GRADIENTS, [13448, 4121], "vector 1 batch 10 threads 512 blocks 132 1 per_sm ahead");
         // Pairs are as wide as the least asynchronous copy.
-        check(GRADIENTS, [3017, 7338], "vector 2 batch 10 threads 384 blocks 132 1 per_sm");
+        check(GRADIENTS, [3017, 7338], "vector 2 batch 8 threads 512 blocks 132 1 per_sm");
     }
 
     #[test]

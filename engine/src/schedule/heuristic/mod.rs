@@ -38,6 +38,7 @@ mod norm_inner;
 mod phases;
 mod pointwise;
 mod recompute;
+mod reduced_tile;
 mod reduction;
 mod residency;
 mod row_choice;
@@ -55,6 +56,7 @@ mod summed_rows;
 mod tile;
 mod transpose;
 mod tuning;
+mod typical;
 
 pub use choose::{Decision, Planned, decide, schedule};
 pub use column_ways::may_add_columns;

@@ -36,6 +36,9 @@ const MAX_GRID_Y: i64 = 65_535;
 /// How many narrow vectors take the place of a wide one in a thread, at most; twice as many of less than a word.
 const MOST_NARROW_STEPS: i64 = 2;
 
+/// How many rows take the place of a wide vector in a thread, at most, where a row is a part of one.
+const MOST_SHORT_STEPS: i64 = 4;
+
 /// Elements that a thread makes of inputs whose elements lie apart, and rows of which it makes them where all rows have the same
 /// inputs: those are read once then.
 const MOST_SPREAD: i64 = 8;
@@ -199,7 +202,8 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
 
     let last = inner.last().copied();
     let runs = |tensor: &super::summary::GlobalTensor| last.is_some_and(|last| tensor.is_innermost(last));
-    let mut widest = vector_width(summary, runs);
+    let fitting = vector_width(summary, runs);
+    let mut widest = fitting;
     while widest > 1 && (inner_extent < widest || looks_beside.is_some_and(|(most, _)| widest > most)) {
         widest /= 2;
     }
@@ -258,7 +262,10 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> PointwiseParams
     let fill = i64::from(cx.device.sm_count) * i64::from(cx.device.max_threads_per_sm);
     let bytes = full.clone().map(|tensor| tensor.bytes).max().unwrap_or(1);
     let most = if vector * bytes < WORD_BYTES { 2 * MOST_NARROW_STEPS } else { MOST_NARROW_STEPS };
-    let narrower = (widest / vector).clamp(1, most);
+    let narrower = match !outer.is_empty() && inner_extent < fitting {
+        true => (fitting / vector).clamp(1, MOST_SHORT_STEPS),
+        false => (widest / vector).clamp(1, most),
+    };
     let lookups = looks_beside.map_or(MOST_LOOKUPS, |(_, unroll)| unroll);
     let mut unroll = match (looks_along, is_spread) {
         (true, _) => lookups,

@@ -32,6 +32,7 @@ use super::residency::{Holding, Loads, Model, Parameters};
 use super::tile::{
     BlockShape, IDLE_COST, RowLoop, WARP, block_sizes, ceil_div, next_power_of_two, oddity, row_loop, tuned,
 };
+use super::typical::{Typical, typical};
 use crate::options::{CompileCx, Options};
 
 /// Elements of a row that one thread may hold.
@@ -96,6 +97,15 @@ pub(super) struct RowShape {
     pub(super) of_sums: i64,
 }
 
+impl RowShape {
+    /// The rows for which it is chosen how these are held.
+    fn typical(&self) -> Self {
+        let Typical { vectors, rows } = typical(self.vectors, self.vector, self.rows, self.shifted);
+        let row = if vectors == self.vectors { self.row } else { vectors * self.vector };
+        Self { row, vectors, rows, ..*self }
+    }
+}
+
 /// How a block holds a row.
 #[derive(Clone, Copy)]
 pub(super) struct RowTile {
@@ -123,6 +133,8 @@ pub(super) struct Choice {
 /// way has the registers that it needs, the one that needs the fewest. A caller may
 /// ask for another place in the order of costs, to try what the model thinks worse.
 pub(super) fn choose_rows(cx: &CompileCx<'_>, model: &Model<'_>, shape: &RowShape) -> Option<Choice> {
+    let typical = shape.typical();
+    let shape = if tiles(cx, &typical).is_empty() { shape } else { &typical };
     let ways = tiles(cx, shape).into_iter().flat_map(|tile| Holding::all().map(move |holding| (tile, holding)));
     let weighed = ways.filter_map(|(tile, holding)| {
         let (cost, choice) = weigh(cx, model, shape, tile, holding)?;

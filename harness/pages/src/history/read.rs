@@ -12,8 +12,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Columns that are not figures.
-const WORDS: [&str; 9] =
-    ["run_id", "commit", "case_id", "verdict", "before", "outcome", "kernel_crc", "counters", "gpu"];
+const WORDS: [&str; 10] =
+    ["run_id", "commit", "case_id", "verdict", "before", "outcome", "kernel_crc", "code_digest", "counters", "gpu"];
 
 /// Names of cases, numbered.
 #[derive(Clone, Debug, Default)]

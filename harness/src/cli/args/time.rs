@@ -64,7 +64,7 @@ pub(super) const ROWS: &[OptionRow] = &[
         "--budget",
         "TIME",
         BUDGETED,
-        "time for repeats in all (default: 10m; bench --baseline: none)",
+        "time for repeats, or rounds of bench --baseline, in all (default: 10m)",
         |args, given| {
             args.time.budget = Some(given.time()?);
             Ok(())

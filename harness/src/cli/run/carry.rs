@@ -125,6 +125,7 @@ fn result(case: &Arc<Case>, attempt: &Attempt, plan: &RunPlan) -> CaseResult {
     let outcome = Outcome {
         phases: attempt.phases.clone(),
         kernel_crc: crc(&attempt.kernel_crc),
+        code_digest: attempt.code_digest.as_deref().and_then(Digest::read),
         code: attempt.is_cached().then_some(CodeFrom::Cached),
         held_to: attempt.is_held_to_digest().then_some(HeldTo::Digest),
         out_digest: attempt.out_digest.as_deref().and_then(Digest::read),

@@ -140,6 +140,7 @@ impl<'a> RunView<'a> {
             "code": outcome.code,
             "facts": outcome.facts,
             "kernel_crc": outcome.kernel_crc.map(|crc| format!("{crc:08x}")),
+            "code_digest": outcome.code_digest,
             "out_digest": outcome.out_digest,
             "variation": outcome.variation,
             "cuda_error": outcome.cuda_error,
@@ -254,7 +255,7 @@ fn learnt(plan: &RunPlan) -> BTreeMap<String, PassedOutputs> {
 
 fn row(conclusion: &Conclusion, plan: &RunPlan) -> CaseRow {
     let result = &conclusion.result;
-    let Outcome { outcome, perf, phases, code, held_to, kernel_crc, .. } = &result.outcome;
+    let Outcome { outcome, perf, phases, code, held_to, kernel_crc, code_digest, .. } = &result.outcome;
     CaseRow {
         case_id: conclusion.case.id.clone(),
         verdict: conclusion.verdict,
@@ -265,6 +266,7 @@ fn row(conclusion: &Conclusion, plan: &RunPlan) -> CaseRow {
         cached: *code == Some(CodeFrom::Cached),
         held_to_digest: *held_to == Some(HeldTo::Digest),
         kernel_crc: *kernel_crc,
+        code_digest: *code_digest,
         gpu: result.slot.and_then(|slot| plan.uuid(slot)).unwrap_or_default().into(),
     }
 }

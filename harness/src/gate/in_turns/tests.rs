@@ -45,7 +45,7 @@ impl World {
             if ids.is_empty() {
                 return turns;
             }
-            turns.add(&[false, true, true, false].map(|is_own| self.measure(&ids, is_own)));
+            turns.add(&ids, &[false, true, true, false].map(|is_own| self.measure(&ids, is_own)));
         }
     }
 }
@@ -90,11 +90,49 @@ fn equal_code_is_not_measured_on_and_what_fails_is_left() {
     // Of the last one nothing is measured.
     let mut round = [false, true, true, false].map(|own| world.measure(&[id(0), id(1)].into(), own));
     round.iter_mut().for_each(|times| times.get_mut("c000").expect("measured").code = "same".into());
-    turns.add(&round);
+    turns.add(&ids, &round);
     assert_eq!(turns.next(), [id(1)].into());
     let looks = turns.look(true);
     assert_eq!((looks[&id(0)].verdict, looks[&id(0)].rounds), (Verdict::SameCode, 1));
     assert_eq!((looks[&id(1)].verdict, looks.contains_key(&id(2))), (Verdict::Unknown, false), "too early");
+}
+
+/// Where there is no time for all, what is most likely slower is measured on, and what is not has no further look.
+#[test]
+fn the_most_likely_come_first() {
+    let mut world = World::new(6, vec![(1.0, 0.002), (1.03, 0.002), (1.2, 0.002), (1.0, 0.002)]);
+    let mut turns = InTurns::new(&(0..4).map(id).collect(), false);
+    let mut ids = turns.next();
+    for _ in 0..5 {
+        turns.add(&ids, &[false, true, true, false].map(|is_own| world.measure(&ids, is_own)));
+        ids = turns.most_likely().into_iter().take(1).collect();
+    }
+    let looks = turns.look(true);
+    let rounds = [0, 1, 2, 3].map(|case| looks[&id(case)].rounds);
+    assert_eq!((rounds[0], looks[&id(2)].verdict, rounds[3]), (1, Verdict::Confirmed, 1), "{looks:?}");
+    assert!(rounds[1] > 1 && rounds[2] >= 3, "{rounds:?}");
+    assert!(InTurns::new(&ids, true).most_likely().is_empty());
+}
+
+/// What a case took before a measurement had no time of it counts, and the others are measured on.
+#[test]
+fn what_is_lost_on_the_way_keeps_what_was_seen() {
+    for (rounds, wanted) in [(2, Verdict::Unknown), (3, Verdict::Confirmed)] {
+        let mut world = World::new(1, vec![(1.2, 0.01), (1.05, 0.01)]);
+        let mut turns = InTurns::new(&[id(0), id(1)].into(), true);
+        for number in 0..=rounds {
+            let ids = turns.next();
+            assert_eq!(ids.len(), 2);
+            let mut round = [false, true, true, false].map(|own| world.measure(&ids, own));
+            if number == rounds {
+                round[2].remove("c000");
+            }
+            turns.add(&ids, &round);
+        }
+        assert_eq!(turns.next(), [id(1)].into());
+        let look = turns.look(false)[&id(0)];
+        assert_eq!((look.verdict, look.rounds), (wanted, rounds), "{look:?}");
+    }
 }
 
 #[test]
@@ -116,6 +154,34 @@ fn drift_is_no_change() {
         world.drift = 0.02 / (32.0 * 20.0);
         let looks = world.look(false).look(true);
         assert!(looks.values().all(|look| look.verdict == Verdict::Refuted), "{looks:?}");
+    }
+}
+
+/// How often a slowdown that matters is refuted, over single looks of several numbers of cases and all of them, however
+/// often each is looked at: in one case of 100 at most.
+#[test]
+fn refuting_is_paid_for() {
+    for (cases, looks) in [(1, 600), (10, 60), (160, 4)] {
+        for ratio in [NEARLY, 1.03] {
+            let (mut refuted, mut early) = (0, 0);
+            for seed in 0..looks {
+                // Of many every other one; noise of each kind for both.
+                let factor = |case: usize| if case.is_multiple_of(2) { ratio } else { 1.0 };
+                let noise = |case: usize| RECORDED[(case / 2 + seed as usize) % RECORDED.len()] / 100.0;
+                let mut world = World::new(seed, (0..cases).map(|case| (factor(case), noise(case))).collect());
+                let looks = world.look(false).look(true);
+                let wrong = |case: &usize| looks[&id(*case)].verdict == Verdict::Refuted;
+                let wrong: Vec<usize> = (0..cases).step_by(2).filter(wrong).collect();
+                refuted += wrong.len();
+                early += wrong.iter().filter(|case| looks[&id(**case)].rounds == 1).count();
+            }
+            let all = looks as usize * cases.div_ceil(2);
+            println!(
+                "{cases} cases slower by {:.0} %: {refuted} of {all} refuted, {early} in one round",
+                100.0 * ratio - 100.0
+            );
+            assert!(refuted * 100 <= all, "{refuted} of {all}");
+        }
     }
 }
 
