@@ -3,12 +3,12 @@
 //! its own operands. What is left of one operand is the operand. What is computed, joined and then returned in a narrower
 //! type is converted before it is joined: so kernels can write each part where it lies in the result.
 
-use super::make::{call as apply, tensor};
+use super::make::{join, tensor};
 use super::slices::{ranges, same};
 use super::whole::{Change, Changes, Whole, call, operand, tensors};
 use crate::diag::Result;
-use crate::fusion::ops::{Form, OpArg};
-use crate::fusion::{AxisKind, Op, OpKind, Rewriter, Src, TensorId};
+use crate::fusion::ops::Form;
+use crate::fusion::{AxisKind, Op, OpKind, Src, TensorId};
 
 pub(super) fn find<'a>(whole: &'a Whole<'a>) -> Changes<'a> {
     whole.each(&|whole, op| rule(whole, op).or_else(|| of_cast(whole, op)))
@@ -30,13 +30,8 @@ fn of_cast<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
             let part = r.tensor(*part)?;
             narrow.push(Src::from(tensor(r.builder.cast(part, to)?)?));
         }
-        join(r, narrow, dim)
+        join(&mut r.builder, narrow, dim)
     }))
-}
-
-/// New tensors, joined along an axis.
-fn join(r: &mut Rewriter<'_>, parts: Vec<Src>, dim: usize) -> Result<TensorId> {
-    apply(&mut r.builder, "cat", |args| args.with("tensors", OpArg::Values(parts)).with("dim", OpArg::Int(dim as i64)))
 }
 
 fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
@@ -61,7 +56,7 @@ fn rule<'a>(whole: &'a Whole<'a>, op: &'a Op) -> Option<Change<'a>> {
     }
     Some(Box::new(move |r| {
         let list = parts.iter().map(|part| r.tensor(*part).map(Src::from)).collect::<Result<Vec<_>>>()?;
-        join(r, list, dim)
+        join(&mut r.builder, list, dim)
     }))
 }
 

@@ -25,6 +25,17 @@ pub(super) fn reshape(b: &mut FusionBuilder, x: TensorId, shape: Vec<Src>) -> Re
     call(b, "reshape", |args| args.value("x", x).with("shape", OpArg::Values(shape)))
 }
 
+/// New tensors, joined along an axis.
+pub(super) fn join(b: &mut FusionBuilder, parts: Vec<Src>, dim: usize) -> Result<TensorId> {
+    call(b, "cat", |args| args.with("tensors", OpArg::Values(parts)).with("dim", OpArg::Int(dim as i64)))
+}
+
+/// The axis of an operand that an axis of the result is, of which the axes with a flag are dropped.
+pub(super) fn kept_axis(flags: &[bool], axis: usize) -> usize {
+    let mut kept = flags.iter().enumerate().filter(|(_, dropped)| !**dropped);
+    kept.nth(axis).map_or(axis, |(own, _)| own)
+}
+
 /// A new tensor without axes where a flag is true: as it is, if none is.
 pub(super) fn squeeze(b: &mut FusionBuilder, x: TensorId, flags: &[bool]) -> Result<TensorId> {
     if flags.contains(&true) { tensor(b.squeeze(x, flags)?) } else { Ok(x) }

@@ -17,7 +17,7 @@
 
 use super::finest::{Finest, Refinable, line, tensor_of};
 use super::lookups::is_stored;
-use super::make::{broadcast, call as make, extents, reshape, squeeze, tensor};
+use super::make::{broadcast, call as make, extents, join, reshape, squeeze, tensor};
 use super::whole::{Changes, Whole, call, of_one, operand};
 use super::windows::{Terms, is_of_inputs, position};
 use crate::diag::{Diagnostic, Result};
@@ -291,9 +291,8 @@ impl Region<'_> {
             }
             OpKind::Call(_) if op.kind.lookup().is_some() => self.looked_up(r, op, &tensors),
             OpKind::Call(own) if own.movement().form == Some(Form::Cat) => {
-                let dim = OpArg::Int(self.places(output, own.axis("dim"))[0] as i64);
-                let tensors = OpArg::Values(tensors.into_iter().map(Src::from).collect());
-                make(&mut r.builder, "cat", |args| args.with("tensors", tensors).with("dim", dim))
+                let dim = self.places(output, own.axis("dim"))[0];
+                join(&mut r.builder, tensors.into_iter().map(Src::from).collect(), dim)
             }
             OpKind::Call(own) if own.movement().form == Some(Form::SumOf) => r.write_on(op, &tensors),
             OpKind::Call(_) => {

@@ -7,7 +7,7 @@
 
 use super::lookups::is_stored;
 use super::make::{
-    call as make, extents, is_all, ones, pad, pads_to, reshape, slice, slice_to, slices_to, squeeze, tensor,
+    call as make, extents, is_all, join, ones, pad, pads_to, reshape, slice, slice_to, slices_to, squeeze, tensor,
 };
 use super::whole::{Change, Changes, Whole, call, operand, tensors};
 use super::windows::{Made, Moved, Terms, Window, position};
@@ -85,8 +85,7 @@ fn of_joined<'a>(whole: &'a Whole<'a>, output: TensorId, maker: &'a Op, ranges: 
             for (part, own) in shown {
                 slices.push(slice(r, whole, part, &own)?.into());
             }
-            let dim = OpArg::Int(dim as i64);
-            make(&mut r.builder, "cat", |args| args.with("tensors", OpArg::Values(slices)).with("dim", dim))
+            join(&mut r.builder, slices, dim)
         })
     })
 }

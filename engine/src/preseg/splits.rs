@@ -6,7 +6,7 @@
 //! In the way of that: a result on the way that others read, and what neither is in memory nor is moved.
 
 use super::lookups::is_stored;
-use super::make::{broadcast, call as make, reshape, squeeze};
+use super::make::{broadcast, call as make, kept_axis, reshape, squeeze};
 use super::moves::is_computed;
 use super::whole::{Change, Changes, Whole, call, operand};
 use crate::diag::{Diagnostic, Result};
@@ -51,11 +51,6 @@ fn split_axis(old: &[i64], new: &[i64]) -> Option<(usize, Range<usize>)> {
     let behind = old.len() - axis - 1;
     let end = new.len().checked_sub(behind).filter(|end| *end > axis + 1)?;
     (old[axis + 1..] == new[end..]).then_some((axis, axis..end))
-}
-
-/// The axis of an operand that an axis of the result is, of which the axes with a flag are dropped.
-fn kept_axis(flags: &[bool], axis: usize) -> Option<usize> {
-    flags.iter().enumerate().filter(|(_, dropped)| !**dropped).nth(axis).map(|(own, _)| own)
 }
 
 /// An axis with the extents of its parts.
@@ -110,7 +105,7 @@ impl<'a> Split<'a> {
                 Some(Way::Moved(op, tensors.map(|tensor| (tensor, own)).collect()))
             }
             OpKind::Squeeze { flags } => {
-                let own = kept_axis(flags, axis)?;
+                let own = kept_axis(flags, axis);
                 Some(Way::Moved(op, tensors.map(|tensor| (tensor, own)).collect()))
             }
             kind if kind.is_elementwise() => {
@@ -201,7 +196,7 @@ impl<'a> Split<'a> {
                 match &op.kind {
                     OpKind::Broadcast { flags } => broadcast(&mut r.builder, split[0], &with_parts(flags, axis)),
                     OpKind::Squeeze { flags } => {
-                        let own = kept_axis(flags, axis).unwrap_or(axis);
+                        let own = kept_axis(flags, axis);
                         squeeze(&mut r.builder, split[0], &with_parts(flags, own))
                     }
                     _ => r.write_on(op, &split),

@@ -11,7 +11,7 @@
 //! is more than part of one number, since the threads of rows hold or sum those (`summed_rows`); and what takes many operations.
 
 use super::finest::tensor_of;
-use super::make::{call as make, squeeze, tensor};
+use super::make::{call as make, join, squeeze, tensor};
 use super::whole::{Change, Changes, Whole, call, operand, tensors};
 use super::windows::{Made, Terms, Window};
 use crate::fusion::ops::{Form, OpArg};
@@ -109,8 +109,7 @@ fn of_stack<'a>(whole: &'a Whole<'a>, op: &'a Op, made: &Rc<RefCell<Made>>) -> O
         for position in 0..count {
             parts.push(terms.write(r, position, &mut made.borrow_mut())?.into());
         }
-        let dim = OpArg::Int(axis as i64);
-        make(&mut r.builder, "cat", |args| args.with("tensors", OpArg::Values(parts)).with("dim", dim))
+        join(&mut r.builder, parts, axis)
     }))
 }
 

@@ -11,7 +11,7 @@
 //!   counted as if all came from memory, and by few operations.
 //! * A pad is moved where zeros, or other constants that it adds, give its own value behind the operations.
 
-use super::make::{broadcast, call as make, is_all, ones, pad, slice_to, squeeze};
+use super::make::{broadcast, call as make, is_all, kept_axis, ones, pad, slice_to, squeeze};
 use super::slices::{fill, ranges, widths};
 use super::whole::{Whole, call, operand, tensors};
 use crate::diag::{Diagnostic, Result};
@@ -147,8 +147,8 @@ impl Window {
         match self {
             Window::Slice(ranges, ones) => Window::Slice(spread(ranges, flags, (0, 1)), spread(ones, flags, false)),
             Window::Pad(widths) => Window::Pad(spread(widths, flags, (0, 0))),
-            Window::Select(dim, index) => Window::Select(place_before(flags, *dim), *index),
-            Window::Squeeze(dim) => Window::Squeeze(place_before(flags, *dim)),
+            Window::Select(dim, index) => Window::Select(kept_axis(flags, *dim), *index),
+            Window::Squeeze(dim) => Window::Squeeze(kept_axis(flags, *dim)),
         }
     }
 
@@ -164,12 +164,6 @@ impl Window {
             Window::Slice(..) | Window::Pad(_) => None,
         }
     }
-}
-
-/// The axis of an operand that an axis of the result is, of which the axes with a flag are dropped.
-fn place_before(flags: &[bool], axis: usize) -> usize {
-    let mut kept = flags.iter().enumerate().filter(|(_, dropped)| !**dropped);
-    kept.nth(axis).map_or(axis, |(place, _)| place)
 }
 
 /// A part of a tensor: what is shown of it, and the value of what a pad adds, if that is not 0.
@@ -571,7 +565,7 @@ fn written(r: &mut Rewriter<'_>, maker: &Op, window: &Window, parts: &[TensorId]
         }
         OpKind::Squeeze { flags } => {
             let mut own = flags.clone();
-            own.remove(place_before(flags, dim));
+            own.remove(kept_axis(flags, dim));
             squeeze(&mut r.builder, parts[0], &own)
         }
         _ => r.write_on(maker, parts),

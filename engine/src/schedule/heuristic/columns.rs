@@ -85,10 +85,10 @@ pub(super) fn columns_for(
 
 /// Threads along so many vectors: of few all, in steps of an octave that leave few without one and keep kernels few.
 pub(super) fn columns_of(vectors: i64, widest: i64) -> i64 {
-    match vectors {
-        _ if vectors <= widest.max(MOST_FEW) => next_step(vectors.max(1), STEPS),
-        _ => next_power_of_two(vectors).clamp(8, widest.min(WARP)),
+    if vectors <= widest.max(MOST_FEW) {
+        return next_step(vectors.max(1), STEPS);
     }
+    next_power_of_two(vectors).clamp(8, widest.min(WARP))
 }
 
 /// Whether sums are added up with sums of squares: of pairs of both.
