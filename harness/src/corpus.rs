@@ -95,7 +95,7 @@ pub struct Replayed {
 
 /// Makes each of some [`kernels`] of these cases again by the text of its schedule. Left out are those that
 /// read what another segment of their case computes, or write into a part of a tensor.
-pub fn replayed(cases: &[Case], kernels: &[&CaseKernel]) -> Replayed {
+pub fn replayed(cases: &[Case], kernels: &[CaseKernel]) -> Replayed {
     let next = AtomicUsize::new(0);
     let session = Session::simulator(DeviceDesc::h200(), SimOptions::default(), Options::default());
     let found = Mutex::new(Replayed::default());

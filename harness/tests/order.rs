@@ -10,30 +10,55 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// All cases of the simulator and their kernels, compiled once for all tests that ask.
+/// Cases of the simulator and the kernels that a run looks at, compiled once for all tests that ask.
 pub(crate) fn corpus() -> (&'static [Case], &'static [CaseKernel]) {
     static CORPUS: OnceLock<(Vec<Case>, Vec<CaseKernel>)> = OnceLock::new();
     let (cases, kernels) = CORPUS.get_or_init(|| {
-        let loaded = load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases"), Target::Sim);
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases");
+        let loaded = load(&dir, Target::Sim);
         assert_eq!(loaded.errors, []);
-        let kernels = corpus::kernels(&loaded.cases);
-        (loaded.cases, kernels)
+        let cases = if draws::is_all() { loaded.cases } else { drawn(loaded.cases, &dir.join("kernels.csv")) };
+        let kernels = corpus::kernels(&cases);
+        (cases, kernels)
     });
     (cases, kernels)
 }
 
-/// The kernels that a run looks at: all, or some of each scheduler's. Which these are goes by the sums of their cases'
-/// names, so that a new case does not put others into the place of old ones.
-pub(crate) fn looked_at(kernels: &'static [CaseKernel]) -> Vec<&'static CaseKernel> {
-    let mut of_scheduler: BTreeMap<&str, u64> = BTreeMap::new();
-    for found in kernels {
-        *of_scheduler.entry(found.plan.scheduler()).or_default() += 1;
+/// The cases that have some of each scheduler's kernels, by the committed list, so that no others need be compiled; and those that
+/// are not in it. Which these are goes by the sums of the names of the kernels' first cases, so that a new case does not put others
+/// into the place of old ones.
+fn drawn(mut cases: Vec<Case>, list: &Path) -> Vec<Case> {
+    #[derive(serde::Deserialize)]
+    struct Row {
+        case: String,
+        scheduler: String,
+        kernel: String,
     }
-    let is_drawn = |found: &&CaseKernel| {
-        let step = draws::step(of_scheduler[found.plan.scheduler()]);
-        u64::from(crc32fast::hash(found.id.as_bytes())).is_multiple_of(step)
-    };
-    kernels.iter().filter(is_drawn).collect()
+    let rows = csv::Reader::from_path(list).unwrap().into_deserialize().collect::<Result<Vec<Row>, _>>().unwrap();
+    // Of several kernels of a case each has its place behind the name.
+    let mut kernels_of: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
+    for row in &rows {
+        let case = row.case.rsplit_once('#').map_or(row.case.as_str(), |(case, _)| case);
+        kernels_of.entry(case).or_default().push(row);
+    }
+    let mut first_of: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for (place, case) in cases.iter().enumerate() {
+        for row in kernels_of.get(case.id.as_str()).into_iter().flatten().filter(|row| !row.kernel.is_empty()) {
+            first_of.entry((&row.scheduler, &row.kernel)).or_insert(place);
+        }
+    }
+    let mut of_scheduler: BTreeMap<&str, u64> = BTreeMap::new();
+    for (scheduler, _) in first_of.keys() {
+        *of_scheduler.entry(scheduler).or_default() += 1;
+    }
+    let mut is_drawn: Vec<bool> = cases.iter().map(|case| !kernels_of.contains_key(case.id.as_str())).collect();
+    for ((scheduler, _), place) in first_of {
+        let sum = u64::from(crc32fast::hash(cases[place].id.as_bytes()));
+        is_drawn[place] |= sum.is_multiple_of(draws::step(of_scheduler[scheduler]));
+    }
+    let mut is_drawn = is_drawn.into_iter();
+    cases.retain(|_| is_drawn.next() == Some(true));
+    cases
 }
 
 /// What `f` makes of each item, in order; on all cores.
@@ -59,8 +84,8 @@ pub(crate) fn on_each<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync)
 
 #[test]
 fn the_checker_of_order_raises_no_alarm_on_kernels_of_cases() {
-    let kernels = looked_at(corpus().1);
-    let reports = on_each(&kernels, |found| check_order(found.plan.kernel(), &found.launch));
+    let kernels = corpus().1;
+    let reports = on_each(kernels, |found| check_order(found.plan.kernel(), &found.launch));
     let (mut open, mut by_data, mut wrong) = (Vec::new(), 0, String::new());
     let mut by_places = 0;
     for (found, report) in kernels.iter().zip(&reports) {
