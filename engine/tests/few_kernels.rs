@@ -19,29 +19,29 @@ const DRAWN: usize = 200;
 
 /// For each family the most kernels that the first sizes may need, and others beside them.
 /// Wanted are 40 and 10. Rows are chosen for by steps of an octave (`heuristic/typical.rs`), at odd places by others than whole vectors
-/// and than half ones, and where they are few by others than where they are many. What is more: up to 22 of each family of rows are
-/// those at odd places that share warps, whose length is a constant of the kernel (shared by lengths up to a bound, kernels took 1.15 to
-/// 1.4 times as long on an H200, but for plain sums); of softmax over columns 22 are those that threads hold, of so many elements.
-/// Gradients of norms have no shifted vectors, so that there are four widths of rows.
+/// and than half ones, and where they are few by others than where they are many. What is more: rows whose threads would meet in banks
+/// have threads of their own, and where all blocks are full the kernel is another; of softmax over columns
+/// what blocks hold together comes in twelve sizes, and each for vectors of one, two, four and eight. Gradients of norms have no shifted vectors, so that
+/// there are four widths of rows.
 const MOST: &[(&str, usize, usize)] = &[
     ("bias_gelu", 15, 8),
     ("swiglu", 4, 2),
     ("add_column", 6, 3),
     ("dropout_residual", 36, 9),
     ("transpose", 6, 2),
-    ("column_sums", 36, 16),
-    ("row_sums", 49, 31),
-    ("row_sums_half", 50, 31),
+    ("column_sums", 26, 10),
+    ("row_sums", 38, 7),
+    ("row_sums_half", 41, 10),
     ("sum_all", 8, 3),
-    ("gelu_bias_backward", 23, 14),
-    ("softmax", 60, 36),
-    ("softmax_backward", 59, 33),
-    ("softmax_outer", 72, 40),
-    ("layer_norm", 62, 28),
-    ("layer_norm_backward", 108, 50),
-    ("rms_norm", 62, 35),
-    ("rms_norm_residual", 56, 32),
-    ("block_epilogue", 61, 33),
+    ("gelu_bias_backward", 18, 15),
+    ("softmax", 50, 17),
+    ("softmax_backward", 48, 13),
+    ("softmax_outer", 62, 27),
+    ("layer_norm", 48, 13),
+    ("layer_norm_backward", 90, 34),
+    ("rms_norm", 52, 16),
+    ("rms_norm_residual", 44, 13),
+    ("block_epilogue", 47, 11),
 ];
 
 /// Numbers of rows and columns, drawn evenly by their logarithms.

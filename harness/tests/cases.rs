@@ -2,8 +2,8 @@
 //! `cargo test`, `cargo nextest` and editors see them. With `BLESS=1` what they
 //! expect of generated code is rewritten, as by `harness --bless`.
 //!
-//! A run that is asked for nothing in particular takes a third of them, and says which; it is followed by the next
-//! third once nothing of this one fails. With `FUSEWRIGHT_DRAWS=all`, as `.ci/run` has it, with any filter, and where
+//! A run that is asked for nothing in particular takes a fifth of them, and says which; it is followed by the next
+//! fifth once nothing of this one fails. With `FUSEWRIGHT_DRAWS=all`, as `.ci/run` has it, with any filter, and where
 //! expectations are rewritten, all run that are asked for.
 
 #[allow(dead_code, reason = "of the engine's tests, which count draws otherwise")]
@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 type Verdicts = Arc<OnceLock<Started>>;
 
 /// Parts of which a run takes one.
-const PARTS: u32 = 3;
+const PARTS: u32 = 5;
 
 /// The part of the cases that this run takes.
 struct Part {

@@ -368,9 +368,12 @@ fn a_killed_worker_costs_its_case_only() {
 #[test]
 fn an_interrupt_ends_in_order() {
     let place = with_good_case("interrupt");
-    let args =
-        ["--ref", "--jobs", "1", "--with-faults", "--filter", "*sleep:*spin", "--timeout", "60s", "--format", "plain"];
-    let child = place.command(&args).stdout(std::process::Stdio::piped()).spawn().expect("starts");
+    let args = "--ref --jobs 1 --with-faults --filter *sleep:*spin --timeout 60s --grace 200ms --format plain";
+    let child = place
+        .command(&args.split(' ').collect::<Vec<_>>())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("starts");
     wait_for("the worker", || (!worker_pids(&place).is_empty()).then_some(()));
     std::thread::sleep(Duration::from_millis(200));
     assert!(place::signal(child.id(), Signal::INT));
@@ -385,7 +388,8 @@ fn an_interrupt_ends_in_order() {
 /// Starts a run that hangs in one case, and waits until its worker is at work.
 fn hanging(place: &Place, program: &[&str]) -> std::process::Child {
     let harness = env!("CARGO_BIN_EXE_harness");
-    let args = ["--ref", "--jobs", "1", "--with-faults", "--filter", "*sleep:*PlaceTest*", "--timeout", "60s"];
+    let args = "--ref --jobs 1 --with-faults --filter *sleep:*PlaceTest* --timeout 60s --grace 200ms";
+    let args = args.split(' ');
     let words: Vec<&str> = program.iter().copied().chain([harness]).collect();
     let mut command = place.program_here(words[0]);
     command.args(&words[1..]).args(args).args(["--format", "plain"]).stdout(std::process::Stdio::piped());
@@ -420,7 +424,7 @@ fn a_run_that_is_asked_says_what_it_is_at() {
 #[test]
 fn a_key_asks_a_run_what_it_is_at() {
     let place = with_good_case("key");
-    let run = "--ref --jobs 1 --with-faults --filter '*sleep:*PlaceTest*' --timeout 60s";
+    let run = "--ref --jobs 1 --with-faults --filter '*sleep:*PlaceTest*' --timeout 60s --grace 200ms";
     let shell =
         format!("trap : INT; stty cols 200; {} {run}; echo \"code $?\"; stty -a", env!("CARGO_BIN_EXE_harness"));
     let mut command = place.program_here("script");
@@ -502,7 +506,8 @@ fn place_with_tool(name: &str, script: &str) -> (Place, Vec<String>) {
     place.file("machine.toml", "[[gpu]]\n");
     let skip = "while [ $# -gt 0 ]; do case $1 in --*) shift 2;; *) break;; esac; done";
     place.program("bin/compute-sanitizer", &format!("#!/bin/sh\n{skip}\n{script}\n"));
-    let args = "--nvml machine.toml --sanitize memcheck --format plain --timeout 60s --with-faults --filter";
+    let args =
+        "--nvml machine.toml --sanitize memcheck --format plain --timeout 60s --grace 200ms --with-faults --filter";
     (place, args.split(' ').map(String::from).chain(["*spin".into()]).collect())
 }
 

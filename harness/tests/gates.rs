@@ -4,7 +4,7 @@
 use crate::place::{CaseFile, GOOD, Place, check};
 
 const BENCH: [&str; 6] = ["bench", "--sim", "1", "--filter", "*", "--format=plain"];
-const ROWS: CaseFile<'static> = CaseFile { input: "f32[?, ?]", op: "sum %x axes(1)", size: "64, 3000", ..GOOD };
+const ROWS: CaseFile<'static> = CaseFile { input: "f32[?, ?]", op: "sum %x axes(1)", size: "32, 3000", ..GOOD };
 
 fn bless(reason: &str) -> Vec<&str> {
     [&BENCH[..], &["--bless", "--reason", reason]].concat()
@@ -24,7 +24,7 @@ fn blessed(name: &str) -> Place {
 fn rows_of(place: &Place, name: &str, body: &str) {
     let head = "---\nversion = 1\nsuite = \"PlaceTest\"\nabout = \"why\"\n---\n";
     let text =
-        format!("{head}fusion @{name}(%x: f32[?, ?]) {{\n{body}\n  return %out\n}}\n; inputs: x = normal[64, 3000]\n");
+        format!("{head}fusion @{name}(%x: f32[?, ?]) {{\n{body}\n  return %out\n}}\n; inputs: x = normal[32, 3000]\n");
     place.file(&format!("cases/{name}.fuse"), &text);
 }
 
@@ -60,7 +60,7 @@ fn check_planted(case: &str, plant: impl Fn(&Place), counter: &str) {
 
 #[test]
 fn an_input_by_columns_is_dearer() {
-    let columns = CaseFile { size: "64, 3000] strides [1, 64", ..ROWS };
+    let columns = CaseFile { size: "32, 3000] strides [1, 32", ..ROWS };
     check_planted("rows", |place| place.case("rows", columns), "store_sectors");
 }
 
@@ -109,7 +109,7 @@ fn without_a_change_there_is_no_alarm() {
 #[test]
 fn a_selection_narrows_what_is_judged_and_what_is_accepted() {
     let place = blessed("gate-narrow");
-    let dear = CaseFile { size: "64, 3000] strides [1, 64", ..ROWS };
+    let dear = CaseFile { size: "32, 3000] strides [1, 32", ..ROWS };
     place.case("rows", dear);
     place.case("point", CaseFile { input: "f32[?, ?]", size: "64, 256", op: "neg %x", ..GOOD });
     let only = |id: &'static str| ["bench", "--sim", "1", "--exact", id, "--format=plain"];

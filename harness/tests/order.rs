@@ -34,7 +34,8 @@ fn drawn(mut cases: Vec<Case>, list: &Path) -> Vec<Case> {
         scheduler: String,
         kernel: String,
     }
-    let rows = csv::Reader::from_path(list).unwrap().into_deserialize().collect::<Result<Vec<Row>, _>>().unwrap();
+    let rows = csv::Reader::from_path(list).expect("the list of kernels").into_deserialize();
+    let rows = rows.collect::<Result<Vec<Row>, _>>().expect("rows of kernels");
     // Of several kernels of a case each has its place behind the name.
     let mut kernels_of: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
     for row in &rows {

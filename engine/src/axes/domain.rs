@@ -324,7 +324,7 @@ impl Check<'_> {
     fn in_windows(&self, steps: &Steps) -> Option<AxisId> {
         steps.taken.iter().find_map(|(xform, source)| match (self.graph[*xform], source) {
             (Xform::Window { input, inner, step, .. }, Source::Backward(_)) => {
-                (self.graph.constant_extent(inner) != Some(step)).then_some(input)
+                (!self.graph.is_side_by_side(inner, step)).then_some(input)
             }
             _ => None,
         })

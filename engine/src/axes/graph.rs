@@ -27,6 +27,8 @@ pub struct Axis {
     pub name: String,
     /// Number of indices.
     pub extent: Extent,
+    /// Indices that it has at least, where a schedule is for all sizes from there on; 0 where it is for those like the one at hand.
+    pub least: i64,
     /// The transforms that make it; none for a root. They agree in its index.
     pub defs: SmallVec<[XformId; 1]>,
     /// The transforms that take it: different tensors may divide it in different ways.
@@ -46,6 +48,8 @@ pub enum Extent {
     Product(AxisId, AxisId),
     /// `extent + n`.
     Plus(AxisId, i64),
+    /// `extent * n`.
+    Times(AxisId, i64),
     /// Indices of a part, where an axis is cut into [`Parts`], and turns in which they take one each:
     /// `ceil(extent / parts)`.
     Share(AxisId, Parts),
@@ -72,6 +76,27 @@ impl Parts {
     }
 }
 
+/// Indices from the start of a window to that of the next: so many for each index of an axis, if one is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WindowStep {
+    /// How many.
+    pub indices: i64,
+    /// For each index of what.
+    pub of: Option<AxisId>,
+}
+
+impl WindowStep {
+    /// So many indices, whatever the sizes.
+    pub const fn constant(indices: i64) -> Self {
+        Self { indices, of: None }
+    }
+
+    /// The step, where the axis has so many indices.
+    pub fn times(self, extent: impl FnOnce(AxisId) -> i64) -> i64 {
+        self.of.map_or(self.indices, |of| self.indices.saturating_mul(extent(of)))
+    }
+}
+
 /// A transform of axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "fields of a variant are described by the variant")]
@@ -90,7 +115,7 @@ pub enum Xform {
     /// `outer`, which overlap where the extent of `inner` is more than `step`. The shift is that of
     /// [`Xform::Align`], of rows of the given vector; 0 for none. The outer axis exists: it is the
     /// number of parts into which others divide the input.
-    Window { input: AxisId, outer: AxisId, inner: AxisId, step: i64, left: i64, shift: Option<(i64, ShiftId)> },
+    Window { input: AxisId, outer: AxisId, inner: AxisId, step: WindowStep, left: i64, shift: Option<(i64, ShiftId)> },
     /// `output = input + left`, and `extent(output) = left + extent(input) + right`:
     /// a slice where they are negative, a padded axis or a part of a joined one where not.
     Resize { input: AxisId, output: AxisId, left: OffsetId, right: OffsetId },
@@ -186,7 +211,7 @@ impl AxisGraph {
 
     /// Adds an axis that derives from no other.
     pub fn root(&mut self, name: String, extent: Extent) -> AxisId {
-        self.axes.push(Axis { name, extent, defs: SmallVec::new(), uses: SmallVec::new() })
+        self.axes.push(Axis { name, extent, least: 0, defs: SmallVec::new(), uses: SmallVec::new() })
     }
 
     /// Adds an axis that is made of others. Where an axis of the name exists, as when one is divided
@@ -249,14 +274,16 @@ impl AxisGraph {
         output
     }
 
-    /// Lays windows of `width` indices over an axis, one for each index of `outer`. See [`Xform::Window`].
+    /// Lays windows of `width` indices over an axis, one for each index of `outer`; or, where a step is for each index of an
+    /// axis, side by side. See [`Xform::Window`].
     pub fn window(
         &mut self,
         (input, outer): (AxisId, AxisId),
-        (width, step, left): (i64, i64, i64),
+        (width, step, left): (i64, WindowStep, i64),
         shift: Option<(i64, ShiftId)>,
     ) -> AxisId {
-        let inner = self.derived(format!("{}.w", self.axes[input].name), Extent::Const(width));
+        let extent = step.of.map_or(Extent::Const(width), |of| Extent::Times(of, step.indices));
+        let inner = self.derived(format!("{}.w", self.axes[input].name), extent);
         self.push(Xform::Window { input, outer, inner, step, left, shift });
         inner
     }
@@ -375,6 +402,26 @@ impl AxisGraph {
         match self.axes[axis].extent {
             Extent::Const(extent) => Some(extent),
             _ => None,
+        }
+    }
+
+    /// Whether windows of a step lie side by side, of which an axis has the indices.
+    pub fn is_side_by_side(&self, inner: AxisId, step: WindowStep) -> bool {
+        self.axes[inner].extent == step.of.map_or(Extent::Const(step.indices), |of| Extent::Times(of, step.indices))
+    }
+
+    /// The most indices that a schedule promises of an axis: its extent if that is a constant, or those of the constant parts that
+    /// cover it, or what follows from these.
+    pub fn most_extent(&self, axis: AxisId) -> Option<i64> {
+        match self.axes[axis].extent {
+            Extent::Const(extent) => Some(extent),
+            Extent::Times(of, times) => self.most_extent(of)?.checked_mul(times),
+            _ => self.uses(axis).find_map(|xform| match *xform {
+                Xform::Split { outer, inner, .. } => {
+                    self.constant_extent(outer)?.checked_mul(self.constant_extent(inner)?)
+                }
+                _ => None,
+            }),
         }
     }
 

@@ -24,7 +24,7 @@
 //! the first that fails, terms and then indices divide by no extent that has no index.
 
 use super::derive::{Derivation, Source};
-use super::graph::{AxisGraph, AxisId, ShiftId, Xform, XformId};
+use super::graph::{AxisGraph, AxisId, ShiftId, WindowStep, Xform, XformId};
 use super::offset::Offset;
 use crate::diag::{Diagnostic, Result};
 use std::collections::BTreeMap;
@@ -208,8 +208,7 @@ impl<'a, E: Copy + Eq> IndexMap<'a, E> {
                 let outer = self.value(b, outer, &mut terms)?;
                 let own = self.value(b, inner, &mut terms)?;
                 test_inside(b, inner, own, &mut terms)?;
-                let step = b.int(step);
-                let first = b.mul(outer.index, step);
+                let first = window_start(b, outer.index, step)?;
                 let place = b.add(first, own.index);
                 let back = self.window_offset(b, axis, left, shift)?;
                 let lower_ok = outer.lower_ok && left == 0 && shift.is_none();
@@ -256,8 +255,7 @@ impl<'a, E: Copy + Eq> IndexMap<'a, E> {
                 test_inside(b, input, whole, &mut terms)?;
                 let outer = self.value(b, outer, &mut terms)?;
                 let on = self.window_offset(b, input, left, shift)?;
-                let step = b.int(step);
-                let first = b.mul(outer.index, step);
+                let first = window_start(b, outer.index, step)?;
                 let place = b.add(whole.index, on);
                 Indexed { index: b.sub(place, first), lower_ok: false, upper_ok: false }
             }
@@ -287,6 +285,16 @@ impl<'a, E: Copy + Eq> IndexMap<'a, E> {
         let shift = b.shift(shift, input, vector)?;
         Ok(b.add(left, shift))
     }
+}
+
+/// Where the part of a window starts: `outer * step`.
+fn window_start<B: IndexBuilder>(b: &mut B, outer: B::Expr, step: WindowStep) -> Result<B::Expr> {
+    let mut indices = b.int(step.indices);
+    if let Some(of) = step.of {
+        let extent = b.extent(of)?;
+        indices = b.mul(extent, indices);
+    }
+    Ok(b.mul(outer, indices))
 }
 
 /// The outer or the inner part of an index.

@@ -27,6 +27,6 @@ mod tests;
 pub use build::{Forks, FusionAxes, FusionOperand, FusionValue, MAX_FORKS, ValueId, analyze, axis_pairs};
 pub use derive::{Derivation, Source, Way};
 pub use domain::{AxisRef, Domain, DomainLoop, Foreign, ForeignAxis, Place, Storage};
-pub use graph::{Axis, AxisGraph, AxisId, Extent, Parts, ShiftId, Xform, XformId};
+pub use graph::{Axis, AxisGraph, AxisId, Extent, Parts, ShiftId, WindowStep, Xform, XformId};
 pub use maps::{IndexBuilder, IndexMap, Indexed};
 pub use offset::{Offset, OffsetId, Sign};

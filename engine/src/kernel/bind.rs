@@ -113,6 +113,12 @@ pub fn bind(kernel: &Kernel, args: &[ArgMeta]) -> Result<BoundLaunch> {
                 param.name, param.multiple_of
             )));
         }
+        if let (Value::Int(number), Some(most)) = (value, param.at_most)
+            && number > most
+        {
+            let message = format!("parameter {id} ({}) is {number}; the kernel assumes {most} at most", param.name);
+            return Err(Diagnostic::bug(message));
+        }
         host.params.set(id, Some(value));
         params.push(BoundParam::Scalar { dtype, value });
     }

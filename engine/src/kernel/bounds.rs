@@ -186,6 +186,12 @@ mod tests {
             let x = tx(b);
             store(b, x);
         });
+        check((1, 1, 0), |b, store| {
+            let (m, n) = (b.size("m", 0, 0), b.size("n", 0, 1));
+            b.assume_at_most(n, 64);
+            b.count("i", n, Unroll::No, |b, i| store(b, i));
+            b.count("i", m, Unroll::No, |b, i| store(b, i));
+        });
         check((2, 0, 0), |b, store| {
             let (x, two, limit) = (tx(b), b.int(2), b.int(64));
             let half = b.exprs().div(x, two);

@@ -118,7 +118,7 @@ impl KernelBuilder {
             ParamKind::Derived(value) => self.exprs.kind(value),
             _ => ValueKind::Data,
         };
-        let id = self.params.push(Param { name, dtype: Some(dtype), kind, multiple_of: 1 });
+        let id = self.params.push(Param { name, dtype: Some(dtype), kind, multiple_of: 1, at_most: None });
         self.exprs.param(id, dtype, about)
     }
 
@@ -126,6 +126,14 @@ impl KernelBuilder {
     pub fn assume_multiple_of(&mut self, param: ExprId, factor: i64) {
         if let Expr::Param(id) = self.exprs[param].expr {
             self.params[id].multiple_of = factor;
+        }
+    }
+
+    /// States that a parameter is no greater than `most`; the launch checks it.
+    pub fn assume_at_most(&mut self, param: ExprId, most: i64) {
+        if let Expr::Param(id) = self.exprs[param].expr {
+            let known = &mut self.params[id].at_most;
+            *known = Some(known.map_or(most, |known| known.min(most)));
         }
     }
 
@@ -168,7 +176,7 @@ impl KernelBuilder {
     ) -> BufId {
         let buffer =
             self.buffers.push(Buffer { name: name.clone(), dtype, space: Space::Global, len, align, start: 0, zeroed });
-        self.params.push(Param { name, dtype: None, kind: kind(buffer), multiple_of: 1 });
+        self.params.push(Param { name, dtype: None, kind: kind(buffer), multiple_of: 1, at_most: None });
         buffer
     }
     /// An array of a block.

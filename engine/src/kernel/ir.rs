@@ -66,6 +66,8 @@ pub struct Param {
     /// A fact that the launch checks: an integer argument is a multiple of this
     /// (1 when nothing is known). Alignment proofs start here.
     pub multiple_of: i64,
+    /// Another: an integer argument is no greater.
+    pub at_most: Option<i64>,
 }
 
 /// Where an argument's value comes from. Inputs and outputs are numbered as in

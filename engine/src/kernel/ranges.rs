@@ -1,5 +1,5 @@
 //! Ranges of integer expressions: an interval that holds every value a thread
-//! can see, from launch sizes, loop bounds and the conditions around a place.
+//! can see, from launch sizes, what parameters are at most, loop bounds and the conditions around a place.
 //!
 //! Index arithmetic does not overflow; arithmetic on data that may leave its type
 //! may have any result. Of `u64` the bits are taken as those of `i64`: what asks for an order says nothing of it.
@@ -153,11 +153,15 @@ impl<'a> Ranges<'a> {
         let any = Range::of_type(node.dtype);
         match node.expr {
             Expr::Const(Value::Int(value)) => Range::exactly(value),
-            Expr::Param(param) => match self.kernel.params[param].kind {
-                ParamKind::Size { .. } | ParamKind::Stride { .. } => Range { lo: 0, ..any },
-                ParamKind::Derived(value) => self.of(value),
-                _ => any,
-            },
+            Expr::Param(param) => {
+                let param = &self.kernel.params[param];
+                let range = match param.kind {
+                    ParamKind::Size { .. } | ParamKind::Stride { .. } => Range { lo: 0, ..any },
+                    ParamKind::Derived(value) => self.of(value),
+                    _ => any,
+                };
+                range.meet(Range { hi: param.at_most.unwrap_or(any.hi), ..any })
+            }
             Expr::Special(special) => self.special(special),
             Expr::Var(var) => self.vars[var].unwrap_or(any),
             Expr::Index(op, a, b) => {

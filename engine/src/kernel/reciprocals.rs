@@ -45,6 +45,7 @@ pub fn add_reciprocals(kernel: &mut Kernel) {
             dtype: Some(DType::I64),
             kind: ParamKind::Reciprocal(divisor),
             multiple_of: 1,
+            at_most: None,
         });
     }
 }

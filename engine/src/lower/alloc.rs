@@ -115,7 +115,7 @@ fn array_of(facts: &Facts<'_>, tv: TvId, shared: &mut PrimaryMap<SharedId, Share
             return Err(Diagnostic::unsupported(code::SCHEDULE_VERB, message)
                 .note("inline it into loops and loops over blocks only"));
         }
-        let extents = tile.axes.iter().map(|axis| facts.constant_extent(*axis)).collect::<Result<Vec<_>>>()?;
+        let extents = tile.axes.iter().map(|axis| facts.most_extent(*axis)).collect::<Result<Vec<_>>>()?;
         let rows = extents.iter().rev().skip(1).product();
         let places = tile.columns.places(rows, extents.last().copied().unwrap_or(1));
         let len = places.ok_or_else(|| Diagnostic::bug(format!("the tile of {} has too many places", data.name)))?;

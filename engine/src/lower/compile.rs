@@ -32,7 +32,8 @@ pub fn lower_sharing(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &
 }
 
 fn lower_as(scheduled: &ScheduledFusion, class: &ArgClass, scheduler: &str, sharing: Sharing) -> Result<Kernel> {
-    let facts = Facts::new(scheduled, class)?;
+    let class = class.shared_by_sizes(scheduled);
+    let facts = Facts::new(scheduled, &class)?;
     let computed: Vec<TvId> =
         scheduled.topological().into_iter().filter(|tv| scheduled.tensors[*tv].op.is_some()).collect();
     if computed.len() + lowering_inputs(scheduled) != scheduled.tensors.len() {

@@ -49,7 +49,7 @@ impl Lowering<'_> {
             },
             Node::Repair { tv, body } if self.partial.contains(tv) => self.emit_body(tree, body),
             Node::Repair { .. } => Ok(()),
-            Node::RepairLanes { load, own } => self.emit_lane_repair(*load, *own),
+            Node::RepairLanes { load, own, is_relied_on } => self.emit_lane_repair(*load, *own, *is_relied_on),
             Node::Lanes { own, tested, inside, otherwise } => match self.all_inside(tested, own.axis)? {
                 None => self.emit_body(tree, otherwise),
                 Some((all, is_uniform)) => {

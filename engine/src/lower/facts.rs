@@ -188,6 +188,11 @@ impl<'a> Facts<'a> {
         })
     }
 
+    /// The most indices of an axis of a tile: it has room for them.
+    pub(super) fn most_extent(&self, axis: AxisId) -> Result<i64> {
+        self.scheduled.axes.most_extent(axis).map_or_else(|| self.constant_extent(axis), Ok)
+    }
+
     /// The constant size of a thread axis; 1 where nothing is bound to it.
     pub(super) fn block_dim(&self, parallel: ParallelType) -> Result<i64> {
         let axis = self.places.get(&parallel).and_then(|axes| axes.first());
@@ -217,6 +222,7 @@ impl<'a> Facts<'a> {
             Extent::CeilDiv(of, factor) => Some((self.trips(of)? + factor - 1) / factor),
             Extent::Product(a, b) => Some(self.trips(a)? * self.trips(b)?),
             Extent::Plus(of, more) => Some(self.trips(of)? + more),
+            Extent::Times(of, times) => Some(self.trips(of)? * times),
             Extent::Share(..) | Extent::Shares(..) => None,
         }
     }
@@ -387,7 +393,11 @@ impl<'a> Facts<'a> {
             let Some(xform) = self.scheduled.axes.def(part) else { return Some(part) };
             part = match *xform {
                 Xform::Split { input, inner, .. } if inner == part && self.divides(lanes, part) => input,
-                Xform::Window { input, step, left, shift: None, .. } if step % lanes == 0 && left % lanes == 0 => input,
+                Xform::Window { input, step, left, shift: None, .. }
+                    if step.indices % lanes == 0 && left % lanes == 0 =>
+                {
+                    input
+                }
                 Xform::Merge { inner, .. } => {
                     return self.scheduled.axes.constant_size(inner).filter(|size| size % lanes == 0).map(|_| inner);
                 }

@@ -27,7 +27,7 @@ use crate::axes::{AxisRef, Offset};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{Expr, ExprId, IndexOp};
 use crate::num::BinaryOp;
-use crate::schedule::{AxisId, ParallelType, RowShift, ShiftId, TensorLayout, TvId, Xform};
+use crate::schedule::{AxisId, ParallelType, RowShift, ShiftId, TensorLayout, TvId, WindowStep, Xform};
 use smallvec::SmallVec;
 
 /// Axes from which a search came.
@@ -57,7 +57,7 @@ impl Lowering<'_> {
             self.test_not_negative(bound.index, terms);
         }
         if bound.overflows {
-            match self.last_part(axis).filter(|part| part.is_unrolled) {
+            match self.last_part(axis)?.filter(|part| part.is_unrolled) {
                 Some(part) => self.add_term(part.inside, terms),
                 None => {
                     let extent = self.extent(axis)?;
@@ -69,19 +69,32 @@ impl Lowering<'_> {
     }
 
     /// That an index `o * f + i` of `n` is inside, of which all but the last of the parts are full, all being numbers: `o < n / f` or
-    /// `i < n % f`.
-    pub(super) fn last_part(&mut self, axis: AxisId) -> Option<LastPart> {
-        let Some(Xform::Split { outer, inner, .. }) = self.way(axis) else { return None };
-        let [size, parts, factor] = [axis, outer, inner].map(|axis| self.scheduled.axes.constant_extent(axis));
-        let ((Some(size), Some(parts)), Some(factor)) = ((size, parts), factor) else { return None };
-        let (number, part) = (self.bound[outer]?, self.bound[inner]?);
-        if number.overflows || part.overflows || size % factor == 0 || parts != size / factor + 1 {
-            return None;
-        }
-        let [full, rest] = [size / factor, size % factor].map(|n| self.b.int(n));
-        let (before, within) = (self.b.exprs().lt(number.index, full), self.b.exprs().lt(part.index, rest));
+    /// `i < n % f`. Where `n` is none, and at least `l`: `o < l / f` or `o * f + i < n`.
+    pub(super) fn last_part(&mut self, axis: AxisId) -> Result<Option<LastPart>> {
+        let Some(Xform::Split { outer, inner, .. }) = self.way(axis) else { return Ok(None) };
+        let [parts, factor] = [outer, inner].map(|axis| self.scheduled.axes.constant_extent(axis));
+        let (Some(parts), Some(factor)) = (parts, factor) else { return Ok(None) };
+        let (Some(number), Some(part)) = (self.bound[outer], self.bound[inner]) else { return Ok(None) };
+        let least = self.scheduled.axes[axis].least;
+        let (full, within) = match self.scheduled.axes.constant_extent(axis) {
+            _ if number.overflows || part.overflows => return Ok(None),
+            Some(size) if size % factor == 0 || parts != size / factor + 1 => return Ok(None),
+            Some(size) => {
+                let rest = self.b.int(size % factor);
+                (size / factor, self.b.exprs().lt(part.index, rest))
+            }
+            None if least < factor => return Ok(None),
+            None => {
+                let (each, extent) = (self.extent(inner)?, self.extent(axis)?);
+                let start = self.b.exprs().mul(number.index, each);
+                let index = self.b.exprs().add(start, part.index);
+                (least / factor, self.b.exprs().lt(index, extent))
+            }
+        };
+        let full = self.b.int(full);
+        let before = self.b.exprs().lt(number.index, full);
         let inside = self.b.exprs().binary(BinaryOp::LogicalOr, before, within);
-        Some(LastPart { inside, is_unrolled: self.scheduled.bindings[outer] == ParallelType::Unroll })
+        Ok(Some(LastPart { inside, is_unrolled: self.scheduled.bindings[outer] == ParallelType::Unroll }))
     }
 
     /// `x - y >= 0`; as `x >= y` where `x` is a quotient or a remainder. What is divided may be negative where the
@@ -193,7 +206,7 @@ impl Lowering<'_> {
     }
 
     pub(super) fn resolve(&mut self, axis: AxisId, terms: &mut Vec<ExprId>) -> Result<Bound> {
-        if let Some(Xform::Window { input, outer, step, left, shift, .. }) = self.window_of(axis) {
+        if let Some(Xform::Window { input, outer, inner, step, left, shift }) = self.window_of(axis) {
             if left == 0
                 && shift.is_none()
                 && let Some(part) = self.part_of_window(input, outer, step, terms)?
@@ -203,7 +216,7 @@ impl Lowering<'_> {
             let whole = self.resolve(input, terms)?.index;
             let on = self.window_offset(input, left, shift)?;
             let place = self.b.exprs().add(whole, on);
-            let first = self.window_start(outer, step, terms)?;
+            let first = self.window_start((outer, inner), step, terms)?;
             // Schedules are refused in which it may be outside of the window.
             return Ok(Bound::inside(self.b.exprs().sub(place, first)));
         }
@@ -250,7 +263,7 @@ impl Lowering<'_> {
                 Ok(Bound { index, overflows: true, below: false })
             }
             Xform::Window { outer, inner, step, left, shift, .. } => {
-                let first = self.window_start(outer, step, terms)?;
+                let first = self.window_start((outer, inner), step, terms)?;
                 let own = self.resolve(inner, terms)?;
                 self.test_inside(inner, own, terms)?;
                 let place = self.b.exprs().add(first, own.index);
@@ -272,20 +285,23 @@ impl Lowering<'_> {
     }
 
     /// Of a merge `a = c * n + b` in the window from `o * step` on, where loops take `c = o * f + i` apart and `f n = step`: the index
-    /// `i * n + b` in the window, whatever `o` is.
+    /// `i * n + b` in the window, whatever `o` is. Where `n` is no number, the step is so many indices for each of the inner axis.
     fn part_of_window(
         &mut self,
         merged: AxisId,
         number: AxisId,
-        step: i64,
+        step: WindowStep,
         terms: &mut Vec<ExprId>,
     ) -> Result<Option<Bound>> {
         let Some(Xform::Merge { outer, inner, .. }) = self.made_by(merged) else { return Ok(None) };
         let Some(Xform::Split { outer: own, inner: line, .. }) = self.way(outer) else { return Ok(None) };
         let lines = self.scheduled.axes.constant_extent(line);
         let extent = self.extent(inner)?;
-        let each = self.b.exprs().as_int(extent);
-        if own != number || lines.zip(each).and_then(|(lines, each)| lines.checked_mul(each)) != Some(step) {
+        let each = match step.of {
+            Some(of) => (of == inner).then_some(1),
+            None => self.b.exprs().as_int(extent),
+        };
+        if own != number || lines.zip(each).and_then(|(lines, each)| lines.checked_mul(each)) != Some(step.indices) {
             return Ok(None);
         }
         let (line, part) = (self.resolve(line, terms)?, self.resolve(inner, terms)?);
@@ -304,7 +320,9 @@ impl Lowering<'_> {
     ) -> Result<Option<(ExprId, ExprId)>> {
         let (outer, inner, step) = match self.way(merged) {
             Some(Xform::Split { outer, inner, .. }) => (outer, inner, self.scheduled.axes.constant_extent(inner)),
-            Some(Xform::Window { outer, inner, step, left: 0, shift: None, .. }) => (outer, inner, Some(step)),
+            Some(Xform::Window {
+                outer, inner, step: WindowStep { indices, of: None }, left: 0, shift: None, ..
+            }) => (outer, inner, Some(indices)),
             _ => return Ok(None),
         };
         let (Some(step), Some(n)) = (step, self.b.exprs().as_int(divisor)) else { return Ok(None) };
@@ -382,11 +400,19 @@ impl Lowering<'_> {
         }
     }
 
-    /// Where the part of a window starts: `outer * step`.
-    fn window_start(&mut self, outer: AxisId, step: i64, terms: &mut Vec<ExprId>) -> Result<ExprId> {
+    /// Where the part of a window starts: `outer * step`. Windows of which the step is no constant lie side by side.
+    fn window_start(
+        &mut self,
+        (outer, inner): (AxisId, AxisId),
+        step: WindowStep,
+        terms: &mut Vec<ExprId>,
+    ) -> Result<ExprId> {
         let outer = self.resolve(outer, terms)?.index;
-        let step = self.b.int(step);
-        Ok(self.b.exprs().mul(outer, step))
+        let indices = match step.of {
+            Some(_) => self.extent(inner)?,
+            None => self.b.int(step.indices),
+        };
+        Ok(self.b.exprs().mul(outer, indices))
     }
 
     /// How far before its part a window starts: `left + shift(row)`.
@@ -440,9 +466,9 @@ impl Lowering<'_> {
                 self.moved_back(axis, padded, (0, Some((vector, shift))), modulus)
             }
             Some(Xform::Window { outer, inner, step, left, shift, .. }) => {
-                let first = match step % modulus {
+                let first = match step.indices % modulus {
                     0 => self.b.int(0),
-                    _ => self.window_start(outer, step, &mut Vec::new())?,
+                    _ => self.window_start((outer, inner), step, &mut Vec::new())?,
                 };
                 let own = self.index_modulo(inner, modulus)?;
                 let place = self.b.exprs().add(first, own);
@@ -521,7 +547,7 @@ impl Lowering<'_> {
         match way {
             Xform::Align { output, .. } => Ok(self.resolve(output, &mut terms)?.index),
             Xform::Window { outer, inner, step, left, .. } => {
-                let first = self.window_start(outer, step, &mut terms)?;
+                let first = self.window_start((outer, inner), step, &mut terms)?;
                 let own = self.resolve(inner, &mut terms)?.index;
                 let (place, left) = (self.b.exprs().add(first, own), self.b.int(left));
                 Ok(self.b.exprs().sub(place, left))

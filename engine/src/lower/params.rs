@@ -39,6 +39,12 @@ impl Lowering<'_> {
                 let sum = self.b.exprs().add(of, more);
                 self.hoist("padded", sum)
             }
+            Extent::Times(of, times) => {
+                let of = self.extent(of)?;
+                let times = self.b.int(times);
+                let product = self.b.exprs().mul(of, times);
+                self.hoist("run", product)
+            }
             Extent::Share(of, parts) => self.share(of, parts)?,
             Extent::Shares(of, share) => {
                 let (of, share) = (self.extent(of)?, self.extent(share)?);
@@ -46,6 +52,12 @@ impl Lowering<'_> {
                 self.hoist("shares", shares)
             }
         };
+        // Tiles have room for so many indices of sizes that share a kernel.
+        if self.scheduled.axes[axis].least > 0
+            && let Some(most) = self.scheduled.axes.most_extent(axis)
+        {
+            self.b.assume_at_most(extent, most);
+        }
         self.extents.set(axis, Some(extent));
         Ok(extent)
     }

@@ -263,7 +263,7 @@ mod tests {
             let mut rings = Rings::new();
             for (at, stages) in stages.iter().enumerate() {
                 let tv = TvId::from_index(at);
-                let nest = tree.add(Node::Load { load: Load { tv, from: tv, twin: false } });
+                let nest = tree.add(Node::Load { load: Load { tv, from: tv, twin: false, ends_later: false } });
                 rings.entry(*stages).or_default().push((tv, nest));
             }
             let refilled = rings.remove(&1).unwrap_or_default();

@@ -376,7 +376,7 @@ impl Placing<'_> {
         let op = self.facts.scheduled.tensors[tv].op.as_ref()?;
         Some(match (&op.compute, self.facts.loaded_from(tv)) {
             (Compute::Reduce { .. }, _) => Node::Accumulate { tv, tested: false },
-            (_, Some(from)) => Node::Load { load: Load { tv, from, twin: false } },
+            (_, Some(from)) => Node::Load { load: Load { tv, from, twin: false, ends_later: false } },
             _ if self.facts.is_global(tv) => Node::Store { tv, firsts: Vec::new() },
             _ => Node::Compute { tv },
         })
@@ -412,7 +412,7 @@ impl Placing<'_> {
         };
         match (is_vector, facts.is_global(from), facts.is_global(tv)) {
             (true, true, false) if in_registers(tv) || tensors[tv].is_ring() && in_shared(tv) => {
-                Some(Wide::Load(Load { tv, from, twin: false }))
+                Some(Wide::Load(Load { tv, from, twin: false, ends_later: false }))
             }
             (true, false, true) if in_registers(from) => Some(Wide::Store { tv, from, firsts: Vec::new() }),
             (true, false, false) => {

@@ -239,7 +239,7 @@ impl Sync<'_> {
         let mut found = Vec::new();
         match &self.tree.nodes[node] {
             Node::Compute { tv } | Node::Store { tv, .. } | Node::Accumulate { tv, .. } => self.tiles(*tv, &mut found),
-            Node::Load { load } => self.tiles(load.tv, &mut found),
+            Node::Load { load } | Node::RepairLanes { load, .. } => self.tiles(load.tv, &mut found),
             Node::Wide { wide, .. } => match wide {
                 Wide::Load(load) => self.tiles(load.tv, &mut found),
                 Wide::Store { tv, .. } | Wide::Tile { tv, .. } | Wide::Random { tv } => self.tiles(*tv, &mut found),

@@ -18,7 +18,7 @@ impl Lowering<'_> {
         };
         let mut index = self.b.int(0);
         for (at, axis) in tile.axes.iter().enumerate() {
-            let extent = self.facts.constant_extent(*axis)?;
+            let extent = self.facts.most_extent(*axis)?;
             let mut position = self.index_of(*axis)?;
             let extent = self.b.int(extent);
             if at + 1 == tile.axes.len() {
@@ -32,16 +32,16 @@ impl Lowering<'_> {
     }
 
     /// The terms under which an element of a tile is one in the open loops: what is behind the last part of a split is outside.
-    /// Whose loops run over something of which the tile's axes are made may read beyond that, where elements of others are, which
-    /// nobody uses; who writes must not.
+    /// Whose loops run over something of which the tile's axes are made may read beyond that where rows of a constant length follow each
+    /// other, so that elements of others are there, which nobody uses; who writes must not.
     pub(super) fn tile_terms(&mut self, tv: TvId, writes: bool) -> Result<Vec<ExprId>> {
         let Some(tile) = self.scheduled.tensors[tv].tile.clone() else { return Ok(Vec::new()) };
         let mut terms = Vec::new();
         for axis in tile.axes {
             if self.is_open(axis) {
                 self.test_parts(axis, &mut terms)?;
-            } else if writes {
-                self.test_last_parts(axis, &mut terms);
+            } else {
+                self.test_last_parts(axis, writes, &mut terms)?;
             }
         }
         Ok(terms)
@@ -57,28 +57,35 @@ impl Lowering<'_> {
         self.test_inside(axis, found, terms)
     }
 
-    /// Tests of what is merged inside of an axis, or of one of which it has windows, where that may be behind its last part.
-    fn test_last_parts(&mut self, axis: AxisId, terms: &mut Vec<ExprId>) {
-        let mut open = vec![axis];
-        while let Some(axis) = open.pop() {
+    /// Tests of what is merged inside of an axis, or of one of which it has windows, where that may be behind its last part: of all,
+    /// or of rows of which windows have so many, of no constant size.
+    fn test_last_parts(&mut self, axis: AxisId, all: bool, terms: &mut Vec<ExprId>) -> Result<()> {
+        let mut open = vec![(axis, None)];
+        while let Some((axis, row)) = open.pop() {
             let made: Vec<Xform> = self.scheduled.axes.defs(axis).copied().collect();
             for xform in made {
                 match xform {
-                    Xform::Window { input, .. } => open.push(input),
+                    Xform::Window { input, step, .. } => open.push((input, step.of)),
                     Xform::Merge { outer, inner, .. } => {
-                        self.test_last_part(inner, terms);
-                        open.push(outer);
+                        if row == Some(inner) {
+                            let found = self.resolve(inner, terms)?;
+                            self.test_inside(inner, found, terms)?;
+                        } else if all {
+                            self.test_last_part(inner, terms)?;
+                        }
+                        open.push((outer, None));
                     }
                     _ => {}
                 }
             }
         }
+        Ok(())
     }
 
     /// The test of an axis, or of its only part.
-    fn test_last_part(&mut self, mut axis: AxisId, terms: &mut Vec<ExprId>) {
+    fn test_last_part(&mut self, mut axis: AxisId, terms: &mut Vec<ExprId>) -> Result<()> {
         loop {
-            if let Some(part) = self.last_part(axis) {
+            if let Some(part) = self.last_part(axis)? {
                 self.add_term(part.inside, terms);
             }
             match self.way(axis) {
@@ -87,7 +94,7 @@ impl Lowering<'_> {
                 {
                     axis = inner;
                 }
-                _ => return,
+                _ => return Ok(()),
             }
         }
     }

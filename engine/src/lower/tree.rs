@@ -68,10 +68,11 @@ pub(super) enum Node {
     /// Moves or draws all lanes of a loop at once where that is proved possible; else the
     /// loop, which is `single`.
     Wide { wide: Wide, own: Loop, single: NodeId },
-    /// What a load read outside its tensor is replaced, if it turns out to read there.
+    /// What a load left, if it turns out to read over an end.
     Repair { tv: TvId, body: Body },
-    /// Replaces the lanes of one vector that are outside.
-    RepairLanes { load: Load, own: Loop },
+    /// Loads the lanes of one vector that reaches over the end of its buffer and, if somebody relies on them, replaces those that
+    /// are outside.
+    RepairLanes { load: Load, own: Loop, is_relied_on: bool },
     /// `inside` where all lanes of a loop pass the tests of some accumulations, and
     /// `otherwise` where not; only `otherwise` if no test depends on the lane.
     Lanes { own: Loop, tested: Vec<TvId>, inside: Body, otherwise: Body },
@@ -94,6 +95,8 @@ pub(super) struct Load {
     pub(super) from: TvId,
     /// Whether it fills the twin of its array.
     pub(super) twin: bool,
+    /// Whether vectors that reach over the end of their buffer are loaded by [`Node::RepairLanes`], behind all others.
+    pub(super) ends_later: bool,
 }
 
 /// Which iteration is loaded ahead.

@@ -11,8 +11,7 @@ use super::context::Lowering;
 use super::tree::Load;
 use crate::diag::Result;
 use crate::kernel::{
-    Block, BufId, CacheHint, Expr, ExprId, IndexOp, MAX_ACCESS_BYTES, MIN_UNALIGNED_BYTES, Origin, ParamKind, Stmt,
-    StmtKind,
+    Block, BufId, CacheHint, Expr, ExprId, IndexOp, MAX_ACCESS_BYTES, MIN_UNALIGNED_BYTES, ParamKind, StmtKind,
 };
 use crate::num::{BinaryOp, TernaryOp, UnaryOp};
 use crate::schedule::{AxisId, Io, Loop, ParallelType, TvId, Xform};
@@ -92,15 +91,24 @@ impl Lowering<'_> {
         Ok(emitted)
     }
 
-    /// The same that a load was, where what it read outside is replaced. In the loops here
-    /// the load was made with wide accesses.
-    pub(super) fn emit_lane_repair(&mut self, load: Load, own: Loop) -> Result<()> {
+    /// The same that a load was, where its vectors at the end of the buffer are loaded and what it read outside is replaced. In the
+    /// loops here the load was made with wide accesses.
+    pub(super) fn emit_lane_repair(&mut self, load: Load, own: Loop, is_relied_on: bool) -> Result<()> {
         self.with_copy(load.from, own, |lowering, memory, width| {
             let array = (lowering.loaded_array(load)?, lowering.array_index(load.tv)?);
             let copy = lowering.vector_copy(load.tv, own, (array, memory), width)?;
             lowering.origin(load.tv, "load");
             let ends = lowering.lane_ends(own.axis, &copy, |l| l.access_terms(load.tv))?;
-            lowering.emit_fix_up(load.tv, own.axis, &copy, ends.all, ends.any)
+            if width.aligned && load.ends_later {
+                let within = lowering.is_within(&copy, &ends);
+                let outside = lowering.b.exprs().unary(UnaryOp::LogicalNot, within);
+                let at_end = lowering.b.exprs().and(ends.any, outside);
+                lowering.emit_at_end(load, own.axis, at_end)?;
+            }
+            match is_relied_on {
+                true => lowering.emit_fix_up(load.tv, own.axis, &copy, ends.all, ends.any),
+                false => Ok(()),
+            }
         })
     }
 
@@ -333,28 +341,42 @@ impl Lowering<'_> {
     /// within the buffer: its other elements belong to the neighbouring row.
     /// A vector that is not a multiple of its lanes away from the start of the buffer may begin before it.
     /// So the wide accesses of all vectors are issued before any is waited for;
-    /// elements outside are replaced afterwards, by [`Self::emit_fix_up`].
+    /// vectors at the end of the buffer are loaded afterwards, and elements outside replaced: see [`Self::emit_lane_repair`].
     fn emit_partial_load(&mut self, load: Load, leaf: AxisId, copy: &VectorCopy, ends: &LaneEnds) -> Result<()> {
-        let (tv, any) = (load.tv, ends.any);
-        self.partial.insert(tv);
+        self.partial.insert(load.tv);
+        let within = self.is_within(copy, ends);
+        let readable = self.b.exprs().and(ends.any, within);
+        let wide = self.accesses_block(copy, true);
+        let at_end = match load.ends_later {
+            true => Vec::new(),
+            false => self.block_of(|l| l.emit_at_end(load, leaf, ends.any))?,
+        };
+        let mut otherwise = self.block_of(|l| l.emit_fill(load.tv, leaf, copy))?;
+        otherwise.extend(at_end);
+        self.origin(load.tv, "load");
+        self.b.emit(StmtKind::If { condition: readable, then: wide, otherwise });
+        Ok(())
+    }
+
+    /// Whether a vector lies within its buffer.
+    fn is_within(&mut self, copy: &VectorCopy, ends: &LaneEnds) -> ExprId {
         let lanes = self.b.int(copy.lanes);
         let end = self.b.exprs().add(copy.memory.1, lanes);
         let len = self.b.buffer(copy.memory.0).len;
-        let within = self.b.exprs().binary(BinaryOp::Le, end, len);
-        let mut readable = self.b.exprs().and(any, within);
+        let mut within = self.b.exprs().binary(BinaryOp::Le, end, len);
         if ends.before && self.multiple_of(copy.memory.1) % copy.lanes != 0 {
             let zero = self.b.int(0);
             let begins = self.b.exprs().binary(BinaryOp::Ge, copy.memory.1, zero);
-            readable = self.b.exprs().and(readable, begins);
+            within = self.b.exprs().and(within, begins);
         }
-        let wide = self.accesses_block(copy, true);
-        let single = self.block_of(|l| l.emit_loop(lanes_of(leaf), |l| l.emit_load(load)))?;
-        let mut otherwise = self.block_of(|l| l.emit_fill(tv, leaf, copy))?;
-        let origin = Origin { tensor: Some(self.scheduled.tensors[tv].source), pass: "load" };
-        let at_end = Stmt { kind: StmtKind::If { condition: any, then: single, otherwise: Vec::new() }, origin };
-        otherwise.push(at_end);
-        self.origin(tv, "load");
-        self.b.emit(StmtKind::If { condition: readable, then: wide, otherwise });
+        within
+    }
+
+    /// `if condition { for each lane { array = inside ? memory : fill } }`.
+    fn emit_at_end(&mut self, load: Load, leaf: AxisId, condition: ExprId) -> Result<()> {
+        let then = self.block_of(|l| l.emit_loop(lanes_of(leaf), |l| l.emit_load(load)))?;
+        self.origin(load.tv, "load");
+        self.b.emit(StmtKind::If { condition, then, otherwise: Vec::new() });
         Ok(())
     }
 

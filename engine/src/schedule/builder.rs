@@ -45,7 +45,7 @@ impl ScheduleBuilder {
         self.scheduled
     }
 
-    /// From here on every split is checked, whatever it promises: with an extent
+    /// From here on every split is checked, whatever is promised: with an extent
     /// of 0, one part of one element covers the axis and yet is not exact.
     pub fn distrust_exact_splits(&mut self) {
         self.distrustful = true;
@@ -92,6 +92,22 @@ impl ScheduleBuilder {
         };
         self.scheduled.steps.push(Step::Split { axis: self.name(axis), factor, count, exact });
         Ok(self.scheduled.axes.split(axis, |_| outer_extent, Extent::Const(factor), exact))
+    }
+
+    /// Says that the schedule is for all sizes of an axis from so many indices on: that is all that is known of it. Of the
+    /// parts that cover it as many are full, whose indices nobody tests.
+    pub fn at_least(&mut self, axis: AxisId, least: i64) -> Result<()> {
+        self.need_short_name(axis)?;
+        let extent = self.scheduled.axes.constant_extent(axis);
+        if least < 1 || extent.is_some_and(|extent| extent < least) {
+            let message = format!("at_least of {least} indices of {}", self.name(axis));
+            return Err(Diagnostic::user(code::SCHEDULE_AXES, message).note("name a number from 1 to its size"));
+        }
+        if !self.distrustful {
+            self.scheduled.steps.push(Step::AtLeast { axis: self.name(axis), least });
+            self.scheduled.axes[axis].least = least;
+        }
+        Ok(())
     }
 
     /// Splits an axis into parts of one size, as many as the launch has places for. `exact`
@@ -592,11 +608,11 @@ impl ScheduleBuilder {
         Ok(())
     }
 
-    /// Keeps a tensor in shared memory for all threads of a block, by axes of constant extent,
-    /// outer to inner. See [`Tile`].
+    /// Keeps a tensor in shared memory for all threads of a block, by axes of constant extent, or of which the
+    /// schedule says how many indices there are at most, outer to inner. See [`Tile`].
     pub fn alloc(&mut self, tv: TvId, mut tile: Tile) -> Result<()> {
         let data = &self.scheduled.tensors[tv];
-        let constant = |axis: &AxisId| self.scheduled.axes.constant_extent(*axis).is_some();
+        let constant = |axis: &AxisId| self.scheduled.axes.most_extent(*axis).is_some();
         let stray = tile.axes.iter().find(|axis| !constant(axis));
         let refusal = if data.memory != Memory::Shared {
             Some("it is not in shared memory".to_string())
@@ -623,7 +639,7 @@ impl ScheduleBuilder {
     /// What is wrong with the columns of a tile of elements of so many bytes.
     fn columns_refused(&self, tile: &Tile, bytes: i64) -> Option<String> {
         let Some((inner, outer)) = tile.axes.split_last() else { return Some("it needs an axis".into()) };
-        let extent = |axis: &AxisId| self.scheduled.axes.constant_extent(*axis).unwrap_or_default();
+        let extent = |axis: &AxisId| self.scheduled.axes.most_extent(*axis).unwrap_or_default();
         let row = extent(inner);
         let rows = outer.iter().map(extent).fold(1, i64::saturating_mul).max(1);
         let every_refused = |every: i64| {

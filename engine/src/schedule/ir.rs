@@ -337,6 +337,10 @@ pub enum Step {
         count: Option<i64>,
         exact: bool,
     },
+    AtLeast {
+        axis: String,
+        least: i64,
+    },
     SplitParts {
         axis: String,
         places: i64,
@@ -366,6 +370,12 @@ pub enum Step {
         left: i64,
         /// The vector and the tensor to whose rows windows are aligned.
         aligned: Option<(i64, String)>,
+    },
+    WindowsBeside {
+        axis: String,
+        outer: String,
+        indices: i64,
+        of: String,
     },
     CircularBuffer {
         tensor: String,

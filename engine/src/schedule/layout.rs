@@ -2,11 +2,14 @@
 //! code depends on, and nothing else. Two calls of one class can share a kernel
 //! when their schedules agree. Sizes themselves are not part of it.
 
-use crate::fusion::{Fusion, Operand};
+use super::ir::ScheduledFusion;
+use crate::axes::{AxisId, Extent};
+use crate::fusion::{Fusion, Operand, ScalarDef};
 use crate::num::DType;
 use crate::options::Options;
 use crate::tensor::{ArgMeta, TensorMeta};
 use crate::util::{self_check, sort_by_key};
+use std::collections::BTreeSet;
 
 /// Largest power of two that facts about sizes and strides record: the number
 /// of elements of the widest access.
@@ -101,6 +104,22 @@ impl ArgClass {
         let greatest = outputs.iter().flatten().map(|output| greatest_number(&output.meta)).max().unwrap_or(0);
         self.index64 |= needs_64_bits(greatest);
         self
+    }
+
+    /// The same without what divides sizes that share a kernel ([`ScheduleBuilder::at_least`](super::ScheduleBuilder::at_least)).
+    pub fn shared_by_sizes(&self, scheduled: &ScheduledFusion) -> Self {
+        let mut class = self.clone();
+        let axes = &scheduled.axes;
+        let shared = axes.ids().filter(|axis| axes[*axis].least > 0).flat_map(|axis| axes.roots_of(axis));
+        for root in shared.collect::<BTreeSet<AxisId>>() {
+            let Extent::Scalar(scalar) = axes[root].extent else { continue };
+            if let ScalarDef::Size { input, axis } = scheduled.fusion.scalars[scalar].def
+                && let Some(layout) = &mut class.layouts[input as usize]
+            {
+                layout.size_facts[axis as usize] = 1;
+            }
+        }
+        class
     }
 
     /// The layout of an output that is written into a part of something else.

@@ -40,7 +40,7 @@ mod verbs;
 mod waits;
 mod windows;
 
-pub use crate::axes::{AxisGraph, AxisId, Extent, Parts, ShiftId, Xform, XformId};
+pub use crate::axes::{AxisGraph, AxisId, Extent, Parts, ShiftId, WindowStep, Xform, XformId};
 pub use builder::ScheduleBuilder;
 pub(crate) use check::greatest_index;
 pub use check::{check as check_schedule, check_sizes};

@@ -129,6 +129,7 @@ impl<'a> Line<'a> {
                 Step::CacheFork { tensor, consumers }
             }
             "split" => self.split()?,
+            "at_least" => Step::AtLeast { axis: self.axis()?, least: self.number()? },
             "merge" => {
                 let outer = self.axis()?;
                 self.need(",")?;
@@ -216,6 +217,9 @@ impl<'a> Line<'a> {
         let outer = self.axis()?;
         self.need("by")?;
         let step = self.number()?;
+        if self.take("per") {
+            return Ok(Step::WindowsBeside { axis, outer, indices: step, of: self.axis()? });
+        }
         self.need("width")?;
         let width = self.number()?;
         let left = if self.take("left") { self.number()? } else { 0 };
@@ -421,6 +425,7 @@ mod tests {
             "cache_after %x\ncache_before %0_out0\ncache_fork %x_r for %1, %2\nsplit d0 by 8\nsplit d0.o by 4 count 3 exact\n\
              split d0.o.o into 7 per d1 exact\nsplit d1 into 7\nmerge d0.i, d1.o\nalign d2 to 4 of %x by d0*d1.o#2\n\
              window d2 at d2.o by 8 width 9 left 1\nwindow d2 at d2.o by 8 width 12 align 4 of %x\n\
+             window d1*d2 at d1.o by 8 per d2\nat_least d2 193\n\
              parallelize d0.i*d1.o grid_x\nrfactor %s over d2.a, d1.i\npropagate\npropagate d2.a, d1.i\nloops %y\n\
              loops %y d0 -> block_y, d1, d2 -> vectorize\nreorder %y d1, d0\nreorder d1, d0\nrecompute_in %w d0\n\
              set_memory %x_r shared\nalloc %x_r d0, d1\nalloc %x_r d0, d1 rotate 2 every 4\nalloc %x_r d0, d1 swizzle 8 every 1\ninline_at %x_r 2\n\
@@ -441,6 +446,7 @@ mod tests {
             ("align V of", "align 2 of"),
             ("A", "d0"),
             ("B", "d1"),
+            ("C", "d2"),
             ("[", ""),
             ("]", ""),
         ];

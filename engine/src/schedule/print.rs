@@ -70,6 +70,10 @@ impl Display for Step {
                 }
                 aligned.as_ref().map_or(Ok(()), |(vector, tensor)| write!(f, " align {vector} of %{tensor}"))
             }
+            Step::WindowsBeside { axis, outer, indices, of } => {
+                write!(f, "window {axis} at {outer} by {indices} per {of}")
+            }
+            Step::AtLeast { axis, least } => write!(f, "at_least {axis} {least}"),
             Step::CircularBuffer { tensor, stages } => write!(f, "circular_buffer %{tensor} {stages}"),
             Step::SetCacheHint { tensor, hint } => {
                 write!(f, "set_cache_hint %{tensor} {}", hint_name(*hint))

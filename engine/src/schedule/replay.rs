@@ -133,6 +133,14 @@ impl Replay {
                 let windows = Windows { step: *step, width: *width, left: *left, aligned };
                 self.builder.window(axis, outer, windows).map(drop)
             }
+            Step::WindowsBeside { axis, outer, indices, of } => {
+                let [axis, outer, of] = [axis, outer, of].map(|axis| self.axis(placed, axis));
+                self.builder.windows_beside(axis?, outer?, *indices, of?).map(drop)
+            }
+            Step::AtLeast { axis, least } => {
+                let axis = self.axis(placed, axis)?;
+                self.builder.at_least(axis, *least)
+            }
             Step::Parallelize { axis, parallel } => {
                 let axis = self.axis(placed, axis)?;
                 self.builder.parallelize(axis, *parallel)

@@ -45,6 +45,11 @@ pub const VERBS: &[Verb] = &[
         "split A in turns of N [per B]",
         "The same parts take one index each in turn: `A.o` counts the turns, `A.i` the parts.",
     ),
+    verb(
+        "at_least",
+        "at_least A N",
+        "The schedule is for all sizes of `A` from N on, whatever divides them. Of parts of a constant size those are not tested that are full then.",
+    ),
     verb("merge", "merge A, B", "`A*B`, the second one fastest."),
     verb(
         "align",
@@ -55,6 +60,11 @@ pub const VERBS: &[Verb] = &[
         "window",
         "window A at B by N width M [left L] [align V of %t]",
         "`A.w`: of each index of `B`, M indices of `A` from `B * N - L` on, in rows that are moved on as by `align`.",
+    ),
+    verb(
+        "window",
+        "window A at B by N per C",
+        "`A.w`: side by side, of each index of `B` as many indices of `A` as N times `C` has.",
     ),
     verb("parallelize", "parallelize A PLACE", "What runs over `A` where `propagate` puts it among loops."),
     verb(

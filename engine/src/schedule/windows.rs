@@ -3,7 +3,7 @@
 
 use super::builder::ScheduleBuilder;
 use super::ir::{Memory, RowShift, Step, TvId};
-use crate::axes::{AxisId, AxisRef, ShiftId, Xform};
+use crate::axes::{AxisId, AxisRef, ShiftId, WindowStep, Xform};
 use crate::diag::{Diagnostic, Result, code};
 
 /// Windows of an axis: see [`Xform::Window`].
@@ -58,10 +58,7 @@ impl ScheduleBuilder {
                 "windows of {width} indices of {name} have no room for parts of {step} with {left} before them{shifted}"
             ));
         }
-        let own = self.scheduled.axes.roots_of(axis);
-        if outer == axis || !self.scheduled.axes.roots_of(outer).iter().any(|root| own.contains(root)) {
-            return refused(format!("{} numbers no parts of {}", self.name(outer), self.name(axis)));
-        }
+        self.need_numbers(outer, axis)?;
         if let Some((vector, reference)) = aligned {
             self.need_global(axis, reference)?;
             let others = self.scheduled.axes.xforms().filter_map(|(_, xform)| match *xform {
@@ -86,7 +83,31 @@ impl ScheduleBuilder {
             aligned: aligned.map(named),
         };
         self.scheduled.steps.push(step_record);
-        Ok(self.scheduled.axes.window((axis, outer), (width, step, left), shift))
+        Ok(self.scheduled.axes.window((axis, outer), (width, WindowStep::constant(step), left), shift))
+    }
+
+    /// Lays windows side by side over an axis, one for each index of `outer` as [`window`](Self::window) does, each of so many
+    /// indices for each of `of`: where `outer` numbers groups of rows, so many rows of a length that is no constant.
+    pub fn windows_beside(&mut self, axis: AxisId, outer: AxisId, indices: i64, of: AxisId) -> Result<AxisId> {
+        self.need_short_name(axis)?;
+        self.need_numbers(outer, axis)?;
+        if indices < 1 {
+            let message = format!("windows of {indices} indices for each of {}", self.name(of));
+            return Err(Diagnostic::user(code::SCHEDULE_AXES, message));
+        }
+        let [name, number, each] = [axis, outer, of].map(|axis| self.name(axis));
+        self.scheduled.steps.push(Step::WindowsBeside { axis: name, outer: number, indices, of: each });
+        Ok(self.scheduled.axes.window((axis, outer), (indices, WindowStep { indices, of: Some(of) }, 0), None))
+    }
+
+    /// That an axis numbers parts of another.
+    fn need_numbers(&self, outer: AxisId, axis: AxisId) -> Result<()> {
+        let own = self.scheduled.axes.roots_of(axis);
+        if outer != axis && self.scheduled.axes.roots_of(outer).iter().any(|root| own.contains(root)) {
+            return Ok(());
+        }
+        let message = format!("{} numbers no parts of {}", self.name(outer), self.name(axis));
+        Err(Diagnostic::user(code::SCHEDULE_AXES, message))
     }
 
     fn need_global(&self, axis: AxisId, reference: TvId) -> Result<()> {

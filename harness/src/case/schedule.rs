@@ -31,12 +31,18 @@ pub(super) fn line(line: &str) -> BlockLine<'_> {
     let Some(behind) = line.trim_start().strip_prefix(';').filter(|behind| !behind.starts_with([';', '|'])) else {
         return BlockLine::Other;
     };
-    let mut words = behind.split_whitespace();
+    let mut words = behind.split(';').next().unwrap_or_default().split_whitespace();
     match (words.next(), words.next(), words.next()) {
         (Some("schedule"), Some("{"), None) | (Some("schedule{"), None, None) => BlockLine::Opens,
         (Some("}"), None, None) => BlockLine::Closes,
         _ => BlockLine::Inside(behind),
     }
+}
+
+/// What stands behind the comment that a line is: a directive about it, or nothing.
+fn remark(line: &str) -> &str {
+    let behind = line.trim_start().strip_prefix(';').unwrap_or_default();
+    behind.find(';').map_or("", |at| &behind[at..])
 }
 
 /// Where the block of a fusion stands, while its lines are read.
@@ -51,6 +57,7 @@ impl Block {
     pub(super) fn take(&mut self, at: usize, text: &str) -> Result<Option<Range<usize>>, Fault> {
         let found = line(text);
         let end = at + text.len();
+        let directive = end - remark(text).len()..end;
         match (self.open, found) {
             (None, BlockLine::Opens) if self.done => {
                 self.open = Some(at);
@@ -58,16 +65,14 @@ impl Block {
             }
             (None, BlockLine::Opens) => {
                 self.open = Some(at);
-                Ok(Some(end..end))
+                Ok(Some(directive))
             }
             (None, _) => Ok(None),
             (Some(_), BlockLine::Closes) => {
                 (self.open, self.done) = (None, true);
-                Ok(Some(end..end))
+                Ok(Some(directive))
             }
-            (Some(_), BlockLine::Inside(behind)) => {
-                Ok(Some(behind.find(';').map_or(end, |directive| end - behind.len() + directive)..end))
-            }
+            (Some(_), BlockLine::Inside(_)) => Ok(Some(directive)),
             (Some(_), BlockLine::Other) if text.trim_start().starts_with(";;") => Ok(Some(end..end)),
             (Some(_), BlockLine::Opens | BlockLine::Other) => {
                 self.open = None;
@@ -122,13 +127,15 @@ pub(super) fn format(text: &str, comment: impl Fn(&str) -> String) -> String {
     let (mut block, mut out) = (Block::default(), String::with_capacity(text.len()));
     for whole in text.split_inclusive('\n') {
         let own = whole.strip_suffix('\n').unwrap_or(whole);
+        let directive = match remark(own) {
+            "" => String::new(),
+            remark => format!("  {}", comment(remark)),
+        };
         match (block.take(0, own), line(own)) {
-            (Ok(Some(_)), BlockLine::Opens) => out.push_str("; schedule {"),
-            (Ok(Some(_)), BlockLine::Closes) => out.push_str("; }"),
+            (Ok(Some(_)), BlockLine::Opens) => out.push_str(&format!("; schedule {{{directive}")),
+            (Ok(Some(_)), BlockLine::Closes) => out.push_str(&format!("; }}{directive}")),
             (Ok(Some(_)), BlockLine::Inside(behind)) => {
-                let (step, directive) = behind.split_at(behind.find(';').unwrap_or(behind.len()));
-                let step = canonical(step);
-                let directive = if directive.is_empty() { String::new() } else { format!("  {}", comment(directive)) };
+                let step = canonical(behind.split(';').next().unwrap_or_default());
                 out.push_str(format!(";   {step}{directive}").trim_end());
             }
             _ => out.push_str(own),
@@ -163,6 +170,17 @@ mod tests {
     }
 
     #[test]
+    fn directives_stand_behind_any_line() {
+        let text = TEXT.replace("schedule {", "schedule  { ;error: E0805").replace("; }\n", ";}; tags: a\n");
+        assert_eq!(bare(&of_text(&text).expect("there is one")), "split d0 by 4\n");
+        let mut block = Block::default();
+        let ranges = text.lines().filter_map(|line| Some(&line[block.take(0, line).ok()??])).collect::<Vec<_>>();
+        assert_eq!(ranges, [";error: E0805", "; error: E0803", "", "; tags: a"]);
+        let formatted = format(&text, |comment| comment.trim().into());
+        assert!(formatted.contains("; schedule {  ;error: E0805\n"), "{formatted}");
+    }
+
+    #[test]
     fn blocks_are_closed() {
         let lines = |text: &str| {
             let mut block = Block::default();
@@ -173,5 +191,7 @@ mod tests {
         assert_eq!(lines("; schedule {\n;   merge a, b"), (0, true));
         assert_eq!(lines("; schedule {\nfusion @g() {"), (1, false));
         assert_eq!(lines(";schedule{\n; }\n; schedule {\n; }"), (1, false));
+        assert_eq!(lines("; schedule {  ; error: E0805\n;   merge a, b"), (0, true));
+        assert_eq!(lines("; schedule {  ; error: E0805\n;   merge a, b\n; }  ; check: exact"), (0, false));
     }
 }

@@ -91,7 +91,7 @@ fn related(numbers: &Numbers, xform: &Xform, point: &Point, forwards: Forwards) 
         Xform::Window { input, outer, inner, step, left, shift } => {
             let by = left + shift.map_or(0, |(_, shift)| numbers.shift(shift));
             let Some(o) = at(&outer) else { return Vec::new() };
-            moved(input, inner, by - o * step)
+            moved(input, inner, by - o * step.times(|of| numbers.extent(of)))
         }
         Xform::Resize { input, output, left, .. } => moved(input, output, numbers.offset(&numbers.graph[left])),
     }
@@ -112,7 +112,10 @@ pub(super) fn is_contradictory(numbers: &Numbers, point: &Point) -> bool {
         Xform::Align { .. } => false,
         Xform::Window { input, outer, inner, step, left, shift } => {
             let by = left + shift.map_or(0, |(_, shift)| numbers.shift(shift));
-            at(input).zip(at(outer)).zip(at(inner)).is_some_and(|((a, o), i)| a != o * step + i - by)
+            at(input)
+                .zip(at(outer))
+                .zip(at(inner))
+                .is_some_and(|((a, o), i)| a != o * step.times(|of| numbers.extent(of)) + i - by)
         }
         Xform::Resize { input, output, left, .. } => {
             at(input).zip(at(output)).is_some_and(|(a, b)| b != a + numbers.offset(&numbers.graph[left]))

@@ -2,7 +2,7 @@
 //! side and the axes of a tensor on the other, each in both directions.
 
 use super::numbers::Numbers;
-use crate::axes::{AxisGraph, AxisId, Extent, Offset, Parts, ShiftId, Sign, Xform};
+use crate::axes::{AxisGraph, AxisId, Extent, Offset, Parts, ShiftId, Sign, WindowStep, Xform};
 use crate::util::EntityId;
 use arbtest::arbitrary::{Result, Unstructured};
 
@@ -73,11 +73,20 @@ fn step(u: &mut Unstructured<'_>, numbers: &mut Numbers, axes: &mut Vec<AxisId>,
     let axis = axes.swap_remove(position);
     let [outer, part] = split(u, numbers, axis)?;
     let (step, left) = (numbers.extent(part), u.int_in_range(0..=2)?);
+    // As many indices for each of another axis.
+    let of = numbers.graph.ids().nth(u.choose_index(numbers.graph.len())?).unwrap_or(part);
+    let each = numbers.extent(of);
+    if u.ratio(1, 3)? && each > 0 && step % each == 0 && step > 0 {
+        axes.push(outer);
+        let step = WindowStep { indices: step / each, of: Some(of) };
+        axes.push(numbers.graph.window((axis, outer), (step.indices, step, 0), None));
+        return Ok(());
+    }
     let shift = if u.arbitrary()? { Some((vector, shift)) } else { None };
     let shifted = shift.map_or(0, |_| vector - 1);
     let width = step + left + shifted + u.int_in_range(0..=2)?;
     axes.push(outer);
-    axes.push(numbers.graph.window((axis, outer), (width, step, left), shift));
+    axes.push(numbers.graph.window((axis, outer), (width, WindowStep::constant(step), left), shift));
     Ok(())
 }
 

@@ -63,7 +63,9 @@ fn mapped<'a>(drawn: &'a Drawn, foreign: &Foreign, over: Option<AxisId>) -> Mapp
     });
     let overlaps = needed.iter().any(|axis| match map.derivation().source(*axis) {
         Source::Backward(xform) => match graph[xform] {
-            Xform::Window { inner, step, .. } => drawn.numbers.extent(inner) > step,
+            Xform::Window { inner, step, .. } => {
+                drawn.numbers.extent(inner) > step.times(|of| drawn.numbers.extent(of))
+            }
             _ => false,
         },
         _ => false,

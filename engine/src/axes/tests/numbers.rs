@@ -23,6 +23,7 @@ impl Numbers {
             Extent::CeilDiv(of, factor) => ceil_div(self.extent(of), factor),
             Extent::Product(a, b) => self.extent(a) * self.extent(b),
             Extent::Plus(of, more) => self.extent(of) + more,
+            Extent::Times(of, times) => self.extent(of) * times,
             Extent::Share(of, parts) => parts.share(self.extent(of), parts.beside.map_or(1, |axis| self.extent(axis))),
             Extent::Shares(of, share) => ceil_div(self.extent(of), self.extent(share)),
         }

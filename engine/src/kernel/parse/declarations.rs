@@ -26,7 +26,7 @@ impl<'a> KernelParser<'a> {
         Ok(())
     }
 
-    /// `param n: i32 = size(0, 1) multiple of 8` or `param *x = input(0)`.
+    /// `param n: i32 = size(0, 1) multiple of 8 at most 64` or `param *x = input(0)`.
     pub(super) fn param(&mut self, cursor: &mut LineCursor<'a>) -> Result<()> {
         cursor.expect_word("param")?;
         if cursor.take("*") {
@@ -68,7 +68,12 @@ impl<'a> KernelParser<'a> {
         } else {
             1
         };
-        let id = self.params.push(Param { name: name.into(), dtype: Some(dtype), kind, multiple_of });
+        let mut at_most = None;
+        if cursor.take_word("at") {
+            cursor.expect_word("most")?;
+            at_most = Some(cursor.signed()?);
+        }
+        let id = self.params.push(Param { name: name.into(), dtype: Some(dtype), kind, multiple_of, at_most });
         self.declare(name, Entity::Param(id, about), &before)
     }
 
@@ -88,7 +93,7 @@ impl<'a> KernelParser<'a> {
             }
             _ => return Err(cursor.error("expected `input`, `output` or `workspace`")),
         };
-        self.params.push(Param { name: name.into(), dtype: None, kind, multiple_of: 1 });
+        self.params.push(Param { name: name.into(), dtype: None, kind, multiple_of: 1, at_most: None });
         Ok(())
     }
 

@@ -29,7 +29,7 @@ fn check_refused(text: &str, expected: &str) {
 /// Every form of statement, parameter and buffer.
 const ALL: &str = "\
 kernel all index i64 {
-  param n: i64 = size(0, 0) multiple of 8
+  param n: i64 = size(0, 0) multiple of 8 at most 64
   param s: i64 = stride(0, 0)
   param alpha: f32 = scalar(1)
   param half: f32 = alpha * 0.5f32

@@ -68,7 +68,8 @@ impl KernelPrinter<'_> {
                         1 => String::new(),
                         factor => format!(" multiple of {factor}"),
                     };
-                    format!("param {}: {dtype} = {source}{fact}", self.exprs.names.param(id))
+                    let most = param.at_most.map_or_else(String::new, |most| format!(" at most {most}"));
+                    format!("param {}: {dtype} = {source}{fact}{most}", self.exprs.names.param(id))
                 }
                 None => format!("param *{source}"),
             };
@@ -237,6 +238,7 @@ mod tests {
         let mut b = KernelBuilder::new("all", DType::I64);
         let n = b.size("n", 0, 0);
         b.assume_multiple_of(n, 8);
+        b.assume_at_most(n, 4096);
         let alpha = b.scalar("alpha", 1, DType::F32);
         let x = b.input("x", 0, DType::BF16, n, 16);
         let y = b.output("y", 0, DType::F32, n, 16);
@@ -279,7 +281,7 @@ mod tests {
             &b.finish_1d(n, 32),
             expect![[r#"
             kernel all index i64 {
-              param n: i64 = size(0, 0) multiple of 8
+              param n: i64 = size(0, 0) multiple of 8 at most 4096
               param alpha: f32 = scalar(1)
               param *x = input(0)
               param *y = output(0)

@@ -134,6 +134,10 @@ impl Checker<'_> {
             if param.multiple_of < 1 || (param.multiple_of != 1 && !param.dtype.is_some_and(DType::is_int)) {
                 self.report(|| format!("{name} is stated to be a multiple of {}", param.multiple_of));
             }
+            let is_ordered = param.dtype.is_some_and(|dtype| dtype.is_int() && dtype != DType::U64);
+            if param.at_most.is_some_and(|most| most < 0 || !is_ordered) {
+                self.report(|| format!("{name} is stated to be at most {:?}", param.at_most));
+            }
             match param.kind {
                 ParamKind::Input { buffer, .. }
                 | ParamKind::Output { buffer, .. }

@@ -379,6 +379,7 @@ fn declarations_can_be_evaluated() {
         k.b.output("again", 0, F32, k.n, 16);
     });
     check_refused("multiple of 0", |k| k.b.assume_multiple_of(k.n, 0));
+    check_refused("at most Some(-1)", |k| k.b.assume_at_most(k.n, -1));
 }
 
 #[test]

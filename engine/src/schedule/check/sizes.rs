@@ -22,9 +22,15 @@ pub fn check_sizes(scheduled: &ScheduledFusion, sizes: &Sizes) -> Result<()> {
             ));
         }
     }
+    if let Some(axis) = scheduled.axes.ids().find(|axis| extent(*axis) < scheduled.axes[*axis].least) {
+        let (name, least) = (&scheduled.axes[axis].name, scheduled.axes[axis].least);
+        let message = format!("{name} has {} indices, and {least} at least are promised", extent(axis));
+        return Err(Diagnostic::user(code::SCHEDULE_SIZES, message).note("without `at_least` all indices are tested"));
+    }
     for (_, xform) in scheduled.axes.xforms() {
         let Xform::Window { input, outer, inner, step, left, shift } = *xform else { continue };
         let shifted = shift.map_or(0, |(vector, _)| vector - 1);
+        let step = step.times(extent);
         let last = extent(outer).saturating_sub(1).saturating_mul(step);
         let end = last.saturating_add(extent(inner)) - left - shifted;
         if end < extent(input) && extent(outer) > 0 {
@@ -61,7 +67,7 @@ pub(crate) fn greatest_index(scheduled: &ScheduledFusion, sizes: &Sizes, reach: 
         }
         Xform::Align { input, output, .. } => reach.saturating_mul(1 + (extent(output) - 1) / extent(input)),
         Xform::Window { input, outer, inner, step, .. } => {
-            let end = extent(outer).saturating_mul(step).saturating_add(extent(inner));
+            let end = extent(outer).saturating_mul(step.times(extent)).saturating_add(extent(inner));
             reach.saturating_mul(1 + end / extent(input))
         }
         _ => reach,

@@ -2,7 +2,9 @@
 //! reads it looks for it.
 
 use super::Check;
-use crate::axes::{AxisId, AxisRef, Derivation, Domain, DomainLoop, Foreign, Place, Source, Storage, Xform};
+use crate::axes::{
+    AxisId, AxisRef, Derivation, Domain, DomainLoop, Foreign, Place, Source, Storage, WindowStep, Xform,
+};
 use crate::diag::{Result, code};
 use crate::schedule::ir::{Compute, Loop, Memory, Tile, TvId};
 use std::collections::BTreeSet;
@@ -165,9 +167,12 @@ impl Check<'_> {
     fn may_leave(&self, derivation: &Derivation, axis: AxisId, tested: Tested) -> bool {
         if let Source::Forward(xform) = derivation.source(axis) {
             let (input, number, step, [least, most]) = match self.scheduled.axes[xform] {
+                Xform::Window { input, outer, step: WindowStep { indices, of: Some(of) }, .. } => {
+                    return !self.is_within_lines(derivation, (input, outer), (indices, of), tested);
+                }
                 Xform::Window { input, outer, inner, step, left, shift } => {
                     let width = self.scheduled.axes.constant_extent(inner).unwrap_or(0);
-                    (input, outer, step, [-left, width - left - shift.map_or(1, |(vector, _)| vector)])
+                    (input, outer, step.indices, [-left, width - left - shift.map_or(1, |(vector, _)| vector)])
                 }
                 Xform::Split { input, outer, inner, .. } if axis == inner => {
                     let factor = self.scheduled.axes.constant_extent(inner).unwrap_or(0);
@@ -192,6 +197,24 @@ impl Check<'_> {
             },
             Source::Forward(_) | Source::Picked | Source::Unknown => true,
         })
+    }
+
+    /// Whether `a - o * lines * n` is within `lines * n`, where `o` is the number of a part of the axis `a = c * n + b`: `c` is in that
+    /// part of `lines`, and `b` is less than `n`, of which lowering tests what has no constant size.
+    fn is_within_lines(
+        &self,
+        derivation: &Derivation,
+        (a, o): (AxisId, AxisId),
+        (lines, of): (i64, AxisId),
+        tested: Tested,
+    ) -> bool {
+        let axes = &self.scheduled.axes;
+        let Source::Forward(xform) = derivation.source(a) else { return false };
+        let Xform::Merge { outer, inner, .. } = axes[xform] else { return false };
+        let range = self.within_part(derivation, outer, o, lines, tested);
+        let is_tested = tested != Tested::Nothing && axes.constant_size(of).is_none();
+        let is_inside = is_tested || !self.may_leave(derivation, of, Tested::Nothing);
+        inner == of && is_inside && range.is_some_and(|[low, high]| low >= 0 && high < lines)
     }
 
     /// The least and the greatest of `a - o * step` in the loops at hand, where `o` is the number of a part of the axis
@@ -222,7 +245,9 @@ impl Check<'_> {
                 Xform::Split { outer, inner, .. } if outer == o && axes.constant_extent(inner) == Some(step) => {
                     (!self.may_leave(derivation, inner, Tested::Nothing)).then_some(all)
                 }
-                Xform::Window { outer, inner, step: own, left: 0, shift: None, .. } if outer == o && own == step => {
+                Xform::Window { outer, inner, step: own, left: 0, shift: None, .. }
+                    if outer == o && own == WindowStep::constant(step) =>
+                {
                     let is_side_by_side = axes.constant_extent(inner) == Some(step);
                     (is_side_by_side && !self.may_leave(derivation, inner, Tested::Nothing)).then_some(all)
                 }

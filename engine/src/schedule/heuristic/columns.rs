@@ -2,7 +2,7 @@
 
 use super::reduction::{accumulators, has_pairs};
 use super::tile::{WARP, ceil_div, next_power_of_two};
-use super::typical::{STEPS, next_step};
+use super::typical::{STEPS, STEPS_OF_FEW, next_step};
 use crate::num::BinaryOp;
 use crate::options::DeviceDesc;
 use crate::schedule::{Compute, ScheduledFusion, TvId};
@@ -58,7 +58,7 @@ impl Columns {
     pub(super) fn of_few_rows(&self, [slow, vectors, kept]: [i64; 3], device: &DeviceDesc) -> Option<(Self, i64)> {
         let threads_y = next_power_of_two(ceil_div(slow, self.loads.max(1)));
         let columns = Self { widest: self.widest.max(4 * WARP), ..*self };
-        let blocks = ceil_div(vectors, columns_of(vectors, columns.widest)).saturating_mul(kept);
+        let blocks = ceil_div(vectors, columns_of(vectors, columns.widest, false)).saturating_mul(kept);
         let is_few = threads_y <= MOST_LOOKED_UP && blocks >= LOOKED_UP_PER_SM * i64::from(device.sm_count);
         is_few.then_some((columns, threads_y))
     }
@@ -83,10 +83,11 @@ pub(super) fn columns_for(
     }
 }
 
-/// Threads along so many vectors: of few all, in steps of an octave that leave few without one and keep kernels few.
-pub(super) fn columns_of(vectors: i64, widest: i64) -> i64 {
+/// Threads along so many vectors: of few all, in steps of an octave that leave few without one and keep kernels few; of few elements in
+/// steps of an octave.
+pub(super) fn columns_of(vectors: i64, widest: i64, are_few: bool) -> i64 {
     if vectors <= widest.max(MOST_FEW) {
-        return next_step(vectors.max(1), STEPS);
+        return next_step(vectors.max(1), if are_few { STEPS_OF_FEW } else { STEPS });
     }
     next_power_of_two(vectors).clamp(8, widest.min(WARP))
 }

@@ -59,6 +59,8 @@ const BLOCKS_OF_A_ROW: [(i64, i64, i64); 2] = [(512, 2, 115), (1024, 1, 117)];
 /// Vectors that a thread holds: few numbers, since each is a kernel of its own. Of single columns only powers of
 /// two: they matter less.
 const BATCHES: &[i64] = &[1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 16, 20, 22, 26, 28, 32];
+/// The same of columns.
+const BATCHES_ACROSS: &[i64] = &[1, 2, 3, 4, 6, 8, 10, 12, 16, 22, 26, 32];
 const BATCHES_OF_SINGLES: &[i64] = &[1, 2, 4, 8, 16, 32, 64];
 /// Vectors of neighbouring columns that a block reads at least, where there are as many.
 const LEAST_LANES: i64 = 8;
@@ -407,7 +409,11 @@ fn ways_of(
     };
     let looped = of_a_row || shape.may_be_looped() && shape.rows.align.is_some();
     let mut ways = Vec::new();
-    let batches = if vector == 1 { BATCHES_OF_SINGLES } else { BATCHES };
+    let batches = match (vector, across) {
+        (1, _) => BATCHES_OF_SINGLES,
+        (_, true) => BATCHES_ACROSS,
+        (_, false) => BATCHES,
+    };
     for &batch in batches.iter().filter(|batch| **batch <= most) {
         let team = ceil_div(shared, batch);
         if !blocks_of_a_team.contains(&team) {

@@ -18,6 +18,7 @@ use super::tile::{
     BlockShape, Caching, RowLoop, bind_rows, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all,
     vector_width,
 };
+use super::typical::are_few;
 use crate::diag::{Diagnostic, Result, code};
 use crate::kernel::{CacheHint, MAX_ACCESS_BYTES};
 use crate::num::BinaryOp;
@@ -163,7 +164,9 @@ fn rows_of(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<Rows> {
         |vector: i64| summary.globals.iter().filter(|tensor| full(tensor)).all(|t| t.rows_aligned(vector, run.len()));
     // In rows of few warps aligned accesses of half the width take less than those that are shifted into place.
     let half = vector / 2;
-    let pays = half * (MAX_ACCESS_BYTES / widest) >= LEAST_ACCESS && ACCESSES_OF_HALF.contains(&(row / half.max(1)));
+    let pays = half * (MAX_ACCESS_BYTES / widest) >= LEAST_ACCESS
+        && ACCESSES_OF_HALF.contains(&(row / half.max(1)))
+        && !are_few(row, product(&kept));
     if pays && !starts_aligned(vector) && starts_aligned(half) {
         vector = half;
     }

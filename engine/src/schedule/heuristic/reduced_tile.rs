@@ -11,7 +11,7 @@ use super::summary::Summary;
 use super::tile::{
     BlockShape, IDLE_COST, WARP, block_sizes, ceil_div, next_power_of_two, oddity, power_of_two_below, tuned,
 };
-use super::typical::{Typical, typical};
+use super::typical::{Typical, are_few, typical};
 use crate::options::CompileCx;
 use crate::schedule::Parts;
 
@@ -190,7 +190,10 @@ pub(super) fn tile_outer(
     let most = tuned(cx.options, "reduction.threads", columns.threads);
     let (threads_x, room) = match columns.even {
         true => (ceil_div(work.vectors, ceil_div(work.vectors, columns.widest)), most),
-        false => (columns_of(work.vectors, columns.widest), most + most / 2),
+        false => {
+            let are_few = are_few(work.vectors.saturating_mul(work.vector), work.slow.saturating_mul(work.kept));
+            (columns_of(work.vectors, columns.widest, are_few), most + most / 2)
+        }
     };
     // Threads along rows are combined in halves.
     let room = room.min(i64::from(cx.device.max_threads_per_block));

@@ -20,6 +20,7 @@ use super::tile::{
     BlockShape, Caching, WARP, cache_inputs, ceil_div, collapse, divides, keep_for_stores, merge_all, tuned,
     vector_width, widest_that,
 };
+use super::typical::{STEPS, STEPS_OF_FEW, are_few, next_step, previous_step};
 use crate::diag::{Diagnostic, Result};
 use crate::kernel::{MAX_ACCESS_BYTES, MIN_ASYNC_BYTES};
 use crate::schedule::{AxisId, ParallelType, ScheduleBuilder, ScheduledFusion, TvId};
@@ -44,6 +45,11 @@ const LONGEST_SUMMED: i64 = 64;
 const LONGEST_IN_VECTORS: i64 = 64;
 const LONGEST_OF_WORDS: i64 = 128;
 const LONGEST_HELD: i64 = 1024;
+/// Elements of the longest columns whose length is always a constant.
+const SHORTEST: i64 = 64;
+/// Columns for which it is chosen how blocks have those that share a kernel: of few elements, and of many.
+const FEW_COLUMNS: i64 = 1 << 12;
+const MANY_COLUMNS: i64 = 1 << 16;
 /// Columns below which blocks are too few.
 const LEAST_COLUMNS: i64 = 2048;
 /// Single elements of a run of which blocks may copy many.
@@ -101,13 +107,19 @@ pub(super) struct ColumnParams {
     way: Way,
     exact_vector: bool,
     exact_columns: bool,
-    /// Elements of a column, a constant of the kernel: only the last of those that a thread has may be missing.
+    /// Elements of a column, a constant of the kernel: only the last of those that a thread has may be missing. Of columns that share
+    /// a kernel those of the longest, and
     length: i64,
+    /// those of the shortest.
+    least: Option<i64>,
 }
 
 impl std::fmt::Display for ColumnParams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Way { vector, threads, batch, per_sm } = self.way;
+        if let Some(least) = self.least {
+            write!(f, "columns of {least} to {} ", self.length)?;
+        }
         write!(f, "vector {vector} batch {batch} threads {threads} {per_sm} per_sm")
     }
 }
@@ -134,11 +146,31 @@ struct Way {
     per_sm: i64,
 }
 
+/// What columns share: lengths a kernel, four for each octave of them, and one where elements are few. So many runs are typical of
+/// these.
+struct Shared {
+    length: i64,
+    least: Option<i64>,
+    runs: i64,
+}
+
+impl Shared {
+    fn new(length: i64, run: i64, runs: i64) -> Self {
+        let columns = runs.saturating_mul(run);
+        let (steps, typical) =
+            if are_few(length, columns) { (STEPS_OF_FEW, FEW_COLUMNS) } else { (STEPS, MANY_COLUMNS) };
+        let least = Some(previous_step(length, steps) + 1);
+        Self { length: next_step(length, steps), least, runs: ceil_div(typical, run).max(1) }
+    }
+}
+
 /// The columns of given sizes.
 struct Shape<'a> {
     columns: Columns,
-    /// Elements of a column, of a run, and runs.
+    /// Elements of a column, of a run, and runs: of columns that share a kernel those for which it is chosen.
     length: i64,
+    /// Elements of the shortest column that shares the kernel.
+    least: Option<i64>,
     run: i64,
     runs: i64,
     /// Widest vectors, and which of them start at multiples of their size.
@@ -218,9 +250,15 @@ fn shape_of<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion) -> Result<Sh
     if runs.saturating_mul(run) < tuned(problem.cx.options, "short_columns.least", LEAST_COLUMNS) {
         return refused("columns are few");
     }
-    let reductions = scheduled.tensors.ids().filter(|tv| scheduled.is_reduction(*tv)).count() as i64;
+    let reductions = || scheduled.tensors.ids().filter(|tv| scheduled.is_reduction(*tv));
+    let is_shared = length > SHORTEST && !reductions().any(|tv| scheduled.reduces_pairs(tv));
+    let Shared { length, least, runs } = match is_shared {
+        true => Shared::new(length, run, runs),
+        false => Shared { length, least: None, runs },
+    };
     Ok(Shape {
         length,
+        least,
         run,
         runs,
         widest,
@@ -229,7 +267,7 @@ fn shape_of<'a>(problem: &Problem<'a>, scheduled: &ScheduledFusion) -> Result<Sh
         is_held: structure.persistent,
         tensors: full.len() as i64,
         moved: full.iter().map(|tensor| tensor.bytes).sum(),
-        sums: reductions,
+        sums: reductions().count() as i64,
         registers_of_sums: accumulators(scheduled),
         held: held(problem, &full),
         model: Model {
@@ -279,7 +317,7 @@ fn choose(problem: &Problem<'_>, shape: &Shape<'_>) -> Option<Way> {
 fn weigh(shape: &Shape<'_>, vector: i64, threads: BlockShape) -> Option<(i64, Way)> {
     let batch = ceil_div(shape.length, threads.y);
     let elements = batch * vector;
-    let model = shape.model_of(vector, batch * threads.y != shape.length);
+    let model = shape.model_of(vector, shape.least.is_some() || batch * threads.y != shape.length);
     let held = model.as_in_memory.unwrap_or(model.bytes).early;
     if ceil_div(elements * held, REGISTER_BYTES) > MOST_HELD {
         return None;
@@ -344,11 +382,13 @@ fn params(problem: &Problem<'_>, scheduled: &ScheduledFusion) -> Result<ColumnPa
     let shape = shape_of(problem, scheduled).map_err(|_| refused())?;
     let way = choose(problem, &shape).ok_or_else(refused)?;
     let exact_vector = divides(way.vector, shape.run);
-    let columns = shape.runs.saturating_mul(shape.run / way.vector);
+    let runs = extent_of(problem, scheduled, &shape.columns.kept);
+    let columns = runs.saturating_mul(shape.run / way.vector);
     Ok(ColumnParams {
         exact_vector,
         exact_columns: exact_vector && divides(way.threads.x, columns),
         length: shape.length,
+        least: shape.least,
         columns: shape.columns,
         way,
     })
@@ -383,7 +423,7 @@ pub(super) fn apply(builder: &mut ScheduleBuilder, caching: Caching, params: &Co
 struct Loops {
     /// All, outer to inner.
     order: Vec<AxisId>,
-    /// Those over its part of a column, the first of one iteration.
+    /// Those over its part of a column; of a column of a constant length the first has one iteration.
     part: Vec<AxisId>,
     lane: AxisId,
 }
@@ -401,17 +441,27 @@ fn split(builder: &mut ScheduleBuilder, params: &ColumnParams) -> Result<Loops> 
         None => vectors,
     };
     let (block, thread) = builder.split(columns, threads.x, params.exact_columns)?;
-    let (whole, held) = builder.split_cover(reduced, 1, params.length, true)?;
-    let (batch, row) = builder.split_cover(held, batch, threads.y, batch * threads.y == params.length)?;
+    let (whole, held) = match params.least {
+        Some(least) => {
+            builder.at_least(reduced, least)?;
+            (None, reduced)
+        }
+        None => builder.split_cover(reduced, 1, params.length, true).map(|(whole, held)| (Some(whole), held))?,
+    };
+    let exact = params.least.is_none() && batch * threads.y == params.length;
+    let (batch, row) = builder.split_cover(held, batch, threads.y, exact)?;
+    let part = whole.into_iter().chain([batch]);
     builder.parallelize(block, ParallelType::Bidx)?;
     builder.parallelize(thread, ParallelType::Tidx)?;
     builder.parallelize(batch, ParallelType::Unroll)?;
     builder.parallelize(lane, ParallelType::Vectorize)?;
     if threads.y > 1 {
         builder.parallelize(row, ParallelType::Tidy)?;
-        return Ok(Loops { order: vec![block, row, thread, whole, batch, lane], part: vec![whole, batch], lane });
+        let part: Vec<AxisId> = part.collect();
+        return Ok(Loops { order: [vec![block, row, thread], part.clone(), vec![lane]].concat(), part, lane });
     }
-    Ok(Loops { order: vec![block, thread, whole, batch, row, lane], part: vec![whole, batch, row], lane })
+    let part: Vec<AxisId> = part.chain([row]).collect();
+    Ok(Loops { order: [vec![block, thread], part.clone(), vec![lane]].concat(), part, lane })
 }
 
 /// How deep values are computed at most: what has all dimensions is loaded at once; what else is loaded, and what is
@@ -463,8 +513,8 @@ mod tests {
 
     #[test]
     fn several_threads_have_a_longer_one() {
-        check(SOFTMAX, [351, 103, 855], "short_columns", "vector 1 batch 26 threads");
-        check(SOFTMAX, [5, 901, 10_001], "short_columns", "vector 1 batch");
+        check(SOFTMAX, [351, 103, 855], "short_columns", "columns of 97 to 112 vector 1 batch 28 threads");
+        check(SOFTMAX, [5, 901, 10_001], "short_columns", "columns of 897 to 1024 vector 1 batch");
     }
 
     #[test]

@@ -45,6 +45,7 @@ impl Sizes {
             Extent::CeilDiv(of, factor) => (self.extent(scheduled, of) + factor - 1) / factor,
             Extent::Product(a, b) => self.extent(scheduled, a).saturating_mul(self.extent(scheduled, b)),
             Extent::Plus(of, more) => self.extent(scheduled, of) + more,
+            Extent::Times(of, times) => self.extent(scheduled, of).saturating_mul(times),
             Extent::Share(of, parts) => {
                 let beside = parts.beside.map_or(1, |beside| self.extent(scheduled, beside));
                 parts.share(self.extent(scheduled, of), beside)

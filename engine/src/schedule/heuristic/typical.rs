@@ -12,7 +12,7 @@
 use super::tile::{WARP, ceil_div};
 
 /// Steps of an octave: of few elements, of rows of whole vectors, and of those that start at odd places or are short or long.
-const STEPS_OF_FEW: i64 = 1;
+pub(super) const STEPS_OF_FEW: i64 = 1;
 const STEPS_OF_WHOLE: i64 = 2;
 pub(super) const STEPS: i64 = 4;
 /// Elements of which there are few, vectors of long rows, and elements of the longest.
@@ -23,7 +23,7 @@ const LONGEST: i64 = 1 << 14;
 const ROUND: i64 = 64;
 /// Rows that stand for themselves, and for how many all others are taken at least: of few elements, of which no block takes several in
 /// turn where there are no more, and else.
-const HANDFUL: i64 = 64;
+const HANDFUL: i64 = 32;
 const ROWS_OF_FEW: i64 = 1024;
 const MANY_ROWS: i64 = 1 << 16;
 
@@ -43,9 +43,8 @@ pub(super) fn typical(vectors: i64, vector: i64, rows: i64, shifted: bool) -> Ty
     if rows <= HANDFUL || row >= LONGEST || !shifted && row % ROUND == 0 {
         return itself;
     }
-    if row.saturating_mul(rows) < FEW_ELEMENTS {
-        let rows = next_step(rows.max(ROWS_OF_FEW), STEPS_OF_FEW);
-        return Typical { vectors: next_step(vectors, STEPS_OF_FEW), rows };
+    if are_few(row, rows) {
+        return Typical { vectors: next_step(vectors, STEPS_OF_FEW), rows: ROWS_OF_FEW };
     }
     let steps = match vectors {
         WARP..LONG if !shifted => STEPS_OF_WHOLE,
@@ -54,12 +53,24 @@ pub(super) fn typical(vectors: i64, vector: i64, rows: i64, shifted: bool) -> Ty
     Typical { vectors: next_step(vectors, steps), rows: rows.max(MANY_ROWS) }
 }
 
+/// Whether so many rows of so many elements are few elements.
+pub(super) fn are_few(row: i64, rows: i64) -> bool {
+    row.saturating_mul(rows) < FEW_ELEMENTS
+}
+
 /// The next number of so many in an octave, which are a power of two each: `ceil(n / s) * s` with
 /// `s = 2^floor(log2(n)) / steps`.
 pub(super) fn next_step(n: i64, steps: i64) -> i64 {
     let octave = 1i64 << n.max(1).ilog2();
     let step = (octave / steps).max(1);
     ceil_div(n, step).saturating_mul(step)
+}
+
+/// The last of these numbers before one that is none of them, or that is the first of them from it on: the greatest below `n`.
+pub(super) fn previous_step(n: i64, steps: i64) -> i64 {
+    let below = (n - 1).max(0);
+    let step = (1i64 << below.max(1).ilog2()) / steps;
+    below / step.max(1) * step.max(1)
 }
 
 #[cfg(test)]
@@ -77,6 +88,11 @@ mod tests {
         check(4, [1, 8], &[1, 2, 3, 4, 5, 6, 7, 8]);
         check(1, [1, 64], &[1, 2, 4, 8, 16, 32, 64]);
         assert!((1..5000).all(|n| (n..2 * n).contains(&next_step(n, 4))));
+        // No number is between the two.
+        assert!(
+            (2..5000).all(|n| (previous_step(n, 4) + 1..=n).all(|between| next_step(between, 4) == next_step(n, 4)))
+        );
+        assert!((2..5000).all(|n| next_step(previous_step(n, 4), 4) == previous_step(n, 4)));
     }
 
     #[test]
@@ -96,6 +112,6 @@ mod tests {
         check([4300, 3000], true, [4300, 3000]);
         check([1100, 8], false, [1100, 8]);
         check([20, 100], false, [32, ROWS_OF_FEW]);
-        check([2, 50_000], false, [2, 65_536]);
+        check([2, 50_000], false, [2, ROWS_OF_FEW]);
     }
 }

@@ -303,11 +303,12 @@ impl Steps {
         let (axis, other) = (self.axis(), self.axis());
         let (n, exact) =
             (self.draw.choose(&[0, 1, 2, 3, 4, 5, 8, 16, 32, 64]), self.draw.choose(&["", "", "", " exact"]));
-        let line = match self.draw.below(12) {
+        let line = match self.draw.below(13) {
             0..=5 => format!("split {axis} by {n}{exact}"),
             6 => format!("split {axis} by {n} count {}", self.draw.below(20)),
             7 => format!("split {axis} into {n} per {other}"),
             8..=10 => format!("merge {axis}, {other}"),
+            11 => format!("at_least {axis} {}", self.draw.below(20)),
             _ => format!("align {axis} to 4 of %{}", self.tensor()),
         };
         self.step(&line);
