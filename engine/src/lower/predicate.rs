@@ -48,7 +48,9 @@ impl Predicate<'_> {
         let mut repairs = Body::new();
         for node in body {
             let load = self.tree.nest_of_load(node);
-            if load.is_none_or(|(tv, _)| self.is_loaded_ahead(tv)) {
+            // A lookup reads its index, which was loaded before.
+            let is_lookup = |tv: TvId| self.facts.scheduled.lookup_of(tv).is_some();
+            if load.is_none_or(|(tv, _)| self.is_loaded_ahead(tv) || is_lookup(tv)) {
                 out.append(&mut repairs);
             }
             let repair = self.repair(node);
